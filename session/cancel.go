@@ -1,0 +1,120 @@
+package session
+
+import (
+	"slices"
+	"time"
+)
+
+// Cancel asks for the end of a run. A run that nobody carries is cancelled at
+// once; one that is carried has until At+Grace. Asking again is fine.
+type Cancel struct {
+	Run    string
+	By     string
+	Reason string
+	At     time.Time
+	Grace  time.Duration
+}
+
+// Decide records the wish, and the end where it can. Errors: NotFound, RunTerminal.
+func (c Cancel) Decide(s *State) ([]Event, error) {
+	run := s.Run(c.Run)
+	if run == nil {
+		return nil, notFound("run", c.Run)
+	}
+	return c.decide(s, run, s.Inbox)
+}
+
+func (c Cancel) decide(s *State, run *Run, inbox []*InboxItem) ([]Event, error) {
+	if run.Status.Terminal() {
+		ended := *run
+		err := refuse(RunTerminal, "the run %s has already ended: it is %s", run.ID, run.Status)
+		err.Run = &ended
+		return nil, err
+	}
+	var events []Event
+	if run.CancelRequestedAt == nil {
+		events = append(events, Event{Run: run.ID, Data: RunCancelRequested{
+			By: c.By, Reason: c.Reason, Deadline: c.At.Add(c.Grace).UTC().Truncate(time.Millisecond),
+		}})
+	}
+	if run.Status == Running {
+		return events, nil
+	}
+	return append(events, s.end(run, RunCancelled{By: c.By, Reason: c.Reason, Usage: run.Usage}, inbox)...), nil
+}
+
+// CancelOverdue ends a cancelled run whose worker did not end it in time.
+type CancelOverdue struct {
+	Run string
+	At  time.Time
+}
+
+// Decide ends the run if its deadline has passed. Errors: NotFound, NotDue.
+func (c CancelOverdue) Decide(s *State) ([]Event, error) {
+	run := s.Run(c.Run)
+	if run == nil {
+		return nil, notFound("run", c.Run)
+	}
+	if run.Status.Terminal() || run.CancelDeadline == nil || c.At.Before(*run.CancelDeadline) {
+		return nil, refuse(NotDue, "the run %s has no cancel that is overdue", run.ID)
+	}
+	events := []Event{{Run: run.ID, Data: RunReconciled{
+		Cause: CauseCancelTimeout, Evidence: carriedBy(run), Decision: "cancel",
+	}}}
+	return append(events, s.end(run, RunCancelled{By: run.CancelBy, Reason: run.CancelReason, Usage: run.Usage}, s.Inbox)...), nil
+}
+
+// End is the way a run ends. terminal is RunCompleted, RunFailed or
+// RunCancelled. Everything the run left open is closed first, in the same append: calls get
+// a result, approvals are voided, the message is completed or interrupted; then
+// the next waiting message is delivered.
+func (s *State) End(run *Run, terminal Data) []Event { return s.end(run, terminal, s.Inbox) }
+
+func (s *State) end(run *Run, terminal Data, inbox []*InboxItem) []Event {
+	reason := ""
+	switch terminal.(type) {
+	case RunFailed:
+		reason = "failed"
+	case RunCancelled:
+		reason = "cancelled"
+	}
+	var events []Event
+	emit := func(d Data) {
+		events = append(events, Event{Run: run.ID, Step: run.CurrentStep, Attempt: run.Attempt, Data: d})
+	}
+	for _, a := range s.Approvals {
+		if a.Run == run.ID && a.Status == StatusPending {
+			emit(ApprovalVoided{ID: a.ID, Reason: "run " + firstOf(reason, "completed")})
+		}
+	}
+	if m := s.Message(run.Message); m != nil && m.Status == MessageStreaming {
+		for _, c := range s.Calls(run) {
+			if !c.Status.Settled() {
+				emit(ToolCancelled{Message: m.ID, Call: c.ID, Reason: "run " + firstOf(reason, "completed")})
+			}
+		}
+		if reason == "" {
+			emit(MessageCompleted{Message: m.ID})
+		} else {
+			emit(MessageInterrupted{Message: m.ID, Reason: reason})
+		}
+	}
+	// A queued run may end while its message still waits.
+	inbox = slices.Clone(inbox)
+	for i, item := range inbox {
+		if item.Mode != Steer && item.Run == run.ID {
+			emit(InboxRemoved{ID: item.Message.ID})
+			inbox = slices.Delete(inbox, i, i+1)
+			break
+		}
+	}
+	events = append(events, Event{Run: run.ID, Data: terminal})
+	return append(events, s.next(run, inbox)...)
+}
+
+func carriedBy(run *Run) string {
+	if run.Worker == "" {
+		return "nobody carried it"
+	}
+	return "worker " + run.Worker
+}

@@ -1,0 +1,349 @@
+package session
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The payloads, by subject. Their names on the wire are in their Type methods.
+// Fields are added, never changed.
+
+// Created begins a session. Its owner never changes.
+type Created struct {
+	Tenant   string          `json:"tenant"`
+	Owner    string          `json:"owner"`
+	Title    string          `json:"title,omitempty"`
+	Agent    string          `json:"agent,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
+// Updated changes what is set: a title, metadata, or the head message that
+// chooses the active branch.
+type Updated struct {
+	Title    *string         `json:"title,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+	Head     *string         `json:"head,omitempty"`
+}
+
+// MessageCreated adds a message to the tree: a user message as it is delivered,
+// or the assistant message that a run is about to write.
+type MessageCreated struct {
+	Message Message `json:"message"`
+	// Digest is the fingerprint of the submission, for idempotency.
+	Digest string `json:"digest,omitempty"`
+}
+
+// MessageCompleted ends an assistant message that said all it had to say.
+type MessageCompleted struct {
+	Message string `json:"message"`
+}
+
+// MessageInterrupted ends an assistant message whose run was cancelled or
+// failed. What had been said is kept.
+type MessageInterrupted struct {
+	Message string `json:"message"`
+	Reason  string `json:"reason"` // "cancelled" or "failed"
+}
+
+// InboxQueued accepts a message that waits for its turn.
+type InboxQueued struct {
+	Item InboxItem `json:"item"`
+}
+
+// InboxEdited replaces the parts of a waiting message.
+type InboxEdited struct {
+	ID    string `json:"id"`
+	Parts []Part `json:"parts"`
+	By    string `json:"by,omitempty"`
+}
+
+// InboxRemoved takes a waiting message back.
+type InboxRemoved struct {
+	ID string `json:"id"`
+	By string `json:"by,omitempty"`
+}
+
+// InboxDelivered moves a waiting message out of the inbox. A message.created with its
+// content follows at once, or, for a steer that outlived its run, a run.queued of its own.
+type InboxDelivered struct {
+	ID  string `json:"id"`
+	Run string `json:"run"`
+}
+
+// RunQueued accepts a run.
+type RunQueued struct {
+	Agent       string `json:"agent"`
+	Input       string `json:"input"`   // the user message it answers
+	Message     string `json:"message"` // the assistant message it will write
+	Background  bool   `json:"background,omitempty"`
+	RetryOf     string `json:"retryOf,omitempty"`
+	ParentRunID string `json:"parentRunId,omitempty"`
+}
+
+// RunStarted is the first claim of a run.
+type RunStarted struct {
+	Worker string `json:"worker"`
+	Fence  int64  `json:"fence"`
+}
+
+// RunWaiting says that nobody carries the run until something happens.
+type RunWaiting struct {
+	Reason WaitingReason `json:"reason"`
+	// Until is when it goes on by itself, if it does.
+	Until *time.Time `json:"until,omitempty"`
+	Error *Failure   `json:"error,omitempty"`
+}
+
+// RunResumed is a later claim of a run that waited.
+type RunResumed struct {
+	Worker string        `json:"worker"`
+	Fence  int64         `json:"fence"`
+	After  WaitingReason `json:"after"`
+}
+
+// RunCancelRequested records the wish to cancel. The run is terminal by Deadline.
+type RunCancelRequested struct {
+	By       string    `json:"by"`
+	Reason   string    `json:"reason,omitempty"`
+	Deadline time.Time `json:"deadline"`
+}
+
+// RunReconciled explains what the system did about a run that was not carried as it should be.
+type RunReconciled struct {
+	Cause    ReconcileCause `json:"cause"`
+	Evidence string         `json:"evidence,omitempty"` // what was seen: the worker, its fence, the lease's end
+	Decision string         `json:"decision"`           // "continue", "hand_over", "fail" or "cancel"
+	// Until is when a continued run is due. Nil means now.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// RunCompleted ends a run that did what it was asked.
+type RunCompleted struct {
+	Usage Usage `json:"usage"`
+}
+
+// RunFailed ends a run that cannot go on.
+type RunFailed struct {
+	Error Failure `json:"error"`
+	Usage Usage   `json:"usage"`
+}
+
+// RunCancelled ends a run that was cancelled.
+type RunCancelled struct {
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+	Usage  Usage  `json:"usage"`
+}
+
+// StepStarted begins a try of a step's model call. Attempt k+1 supersedes
+// everything that attempt k of the same step streamed.
+type StepStarted struct {
+	Message string `json:"message"`           // the assistant message the step writes to
+	Because string `json:"because,omitempty"` // for attempts after the first: "retry" or "crash"
+}
+
+// AttemptFailed ends a try of a model call that gave no answer. It keeps what had been streamed.
+type AttemptFailed struct {
+	Message string     `json:"message"`
+	Error   Failure    `json:"error"`
+	Parts   []Part     `json:"parts,omitempty"`
+	RetryAt *time.Time `json:"retryAt,omitempty"` // nil: no further try
+}
+
+// TextDelta adds text to a streamed part. Part numbers the parts of this attempt from 0.
+type TextDelta struct {
+	Message string `json:"message"`
+	Part    int    `json:"part"`
+	Text    string `json:"text"`
+}
+
+// ReasoningDelta adds reasoning to a streamed part.
+type ReasoningDelta struct {
+	Message string `json:"message"`
+	Part    int    `json:"part"`
+	Text    string `json:"text"`
+}
+
+// ToolInputDelta adds raw argument text to a call that the model is still
+// writing. It is for show: only tool.called makes a call.
+type ToolInputDelta struct {
+	Message string `json:"message"`
+	Part    int    `json:"part"`
+	Call    string `json:"call"`
+	Name    string `json:"name"`
+	Text    string `json:"text"`
+}
+
+// ModelCompleted is the whole answer of a model call. Its parts replace what was streamed.
+type ModelCompleted struct {
+	Message string `json:"message"`
+	Parts   []Part `json:"parts"`
+	Finish  string `json:"finish"` // stop, length, tool_calls or content_filter
+	Usage   Usage  `json:"usage"`
+}
+
+// StepCompleted ends a step: its model call answered and each of its tool calls has a result.
+type StepCompleted struct{}
+
+// ToolCalled records a call that the model made.
+type ToolCalled struct {
+	Message string `json:"message"`
+	Call    string `json:"call"`
+	Name    string `json:"name"`
+	// Arguments is the JSON object. Where the model wrote none, it is absent and RawArguments has the text.
+	Arguments    json.RawMessage `json:"arguments,omitempty"`
+	RawArguments string          `json:"rawArguments,omitempty"`
+	// ArgumentsBlob holds arguments over 64 KiB; Arguments is then absent.
+	ArgumentsBlob *Blob   `json:"argumentsBlob,omitempty"`
+	Effects       Effects `json:"effects"`
+	// Approval is the id of the approval it waits for, if it needs one.
+	Approval string `json:"approval,omitempty"`
+}
+
+// ToolStarted is durable before the tool acts.
+type ToolStarted struct {
+	Message string `json:"message"`
+	Call    string `json:"call"`
+	Try     int    `json:"try"` // counts the starts of this call from 1
+	Key     string `json:"key"` // the idempotency key, equal for every try
+}
+
+// ToolProgress is the newest report of a running call.
+type ToolProgress struct {
+	Message string `json:"message"`
+	Call    string `json:"call"`
+	Progress
+}
+
+// ToolCompleted is the result of a call.
+type ToolCompleted struct {
+	Message string `json:"message"`
+	Call    string `json:"call"`
+	// Result is the JSON value, or for a value over 64 KiB a preview as a JSON string, with Blob set.
+	Result json.RawMessage `json:"result"`
+	Blob   *Blob           `json:"blob,omitempty"`
+	// Cut is how many bytes of the tool's output were over the limit and not kept.
+	Cut int64 `json:"cut,omitempty"`
+	// By names the person who said that an unknown outcome was this one.
+	By string `json:"by,omitempty"`
+}
+
+// ToolFailed is a failed call. The model reads the error.
+type ToolFailed struct {
+	Message string  `json:"message"`
+	Call    string  `json:"call"`
+	Error   Failure `json:"error"`
+	By      string  `json:"by,omitempty"`
+}
+
+// ToolDenied is a call that a person did not allow, or that nobody allowed in time.
+type ToolDenied struct {
+	Message string `json:"message"`
+	Call    string `json:"call"`
+	By      string `json:"by,omitempty"`
+	Note    string `json:"note,omitempty"`
+}
+
+// ToolCancelled is a call that ended because its run did.
+type ToolCancelled struct {
+	Message string `json:"message"`
+	Call    string `json:"call"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// ToolUnknown is a call with side effects that had started when its worker died. A person must say what happened.
+type ToolUnknown struct {
+	Message  string `json:"message"`
+	Call     string `json:"call"`
+	Evidence string `json:"evidence,omitempty"`
+}
+
+// ToolResolved is a person's word on an unknown outcome. For "happened" and
+// "failed" a tool.completed or tool.failed follows at once.
+type ToolResolved struct {
+	Message string  `json:"message"`
+	Call    string  `json:"call"`
+	Outcome Outcome `json:"outcome"`
+	By      string  `json:"by"`
+	Note    string  `json:"note,omitempty"`
+}
+
+// ApprovalRequested asks a person about one call with exactly these arguments.
+type ApprovalRequested struct {
+	Approval Approval `json:"approval"`
+}
+
+// ApprovalDecided is the first and only decision.
+type ApprovalDecided struct {
+	ID       string   `json:"id"`
+	Decision Decision `json:"decision"`
+	By       string   `json:"by"`
+	Note     string   `json:"note,omitempty"`
+	// Arguments replaces the call's arguments, if the person edited them.
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+}
+
+// ApprovalExpired ends an approval that nobody decided in time.
+type ApprovalExpired struct {
+	ID string `json:"id"`
+}
+
+// ApprovalVoided ends an approval whose run ended.
+type ApprovalVoided struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Types on the wire.
+func (Created) Type() string            { return "session.created" }
+func (Updated) Type() string            { return "session.updated" }
+func (MessageCreated) Type() string     { return "message.created" }
+func (MessageCompleted) Type() string   { return "message.completed" }
+func (MessageInterrupted) Type() string { return "message.interrupted" }
+func (InboxQueued) Type() string        { return "inbox.queued" }
+func (InboxEdited) Type() string        { return "inbox.edited" }
+func (InboxRemoved) Type() string       { return "inbox.removed" }
+func (InboxDelivered) Type() string     { return "inbox.delivered" }
+func (RunQueued) Type() string          { return "run.queued" }
+func (RunStarted) Type() string         { return "run.started" }
+func (RunWaiting) Type() string         { return "run.waiting" }
+func (RunResumed) Type() string         { return "run.resumed" }
+func (RunCancelRequested) Type() string { return "run.cancel_requested" }
+func (RunReconciled) Type() string      { return "run.reconciled" }
+func (RunCompleted) Type() string       { return "run.completed" }
+func (RunFailed) Type() string          { return "run.failed" }
+func (RunCancelled) Type() string       { return "run.cancelled" }
+func (StepStarted) Type() string        { return "step.started" }
+func (AttemptFailed) Type() string      { return "attempt.failed" }
+func (TextDelta) Type() string          { return "text.delta" }
+func (ReasoningDelta) Type() string     { return "reasoning.delta" }
+func (ToolInputDelta) Type() string     { return "tool.input.delta" }
+func (ModelCompleted) Type() string     { return "model.completed" }
+func (StepCompleted) Type() string      { return "step.completed" }
+func (ToolCalled) Type() string         { return "tool.called" }
+func (ToolStarted) Type() string        { return "tool.started" }
+func (ToolProgress) Type() string       { return "tool.progress" }
+func (ToolCompleted) Type() string      { return "tool.completed" }
+func (ToolFailed) Type() string         { return "tool.failed" }
+func (ToolDenied) Type() string         { return "tool.denied" }
+func (ToolCancelled) Type() string      { return "tool.cancelled" }
+func (ToolUnknown) Type() string        { return "tool.unknown" }
+func (ToolResolved) Type() string       { return "tool.resolved" }
+func (ApprovalRequested) Type() string  { return "approval.requested" }
+func (ApprovalDecided) Type() string    { return "approval.decided" }
+func (ApprovalExpired) Type() string    { return "approval.expired" }
+func (ApprovalVoided) Type() string     { return "approval.voided" }
+
+var _ = []struct{}{
+	register[Created](), register[Updated](),
+	register[MessageCreated](), register[MessageCompleted](), register[MessageInterrupted](),
+	register[InboxQueued](), register[InboxEdited](), register[InboxRemoved](), register[InboxDelivered](),
+	register[RunQueued](), register[RunStarted](), register[RunWaiting](), register[RunResumed](),
+	register[RunCancelRequested](), register[RunReconciled](),
+	register[RunCompleted](), register[RunFailed](), register[RunCancelled](),
+	register[StepStarted](), register[AttemptFailed](), register[TextDelta](), register[ReasoningDelta](),
+	register[ToolInputDelta](), register[ModelCompleted](), register[StepCompleted](),
+	register[ToolCalled](), register[ToolStarted](), register[ToolProgress](), register[ToolCompleted](),
+	register[ToolFailed](), register[ToolDenied](), register[ToolCancelled](), register[ToolUnknown](), register[ToolResolved](),
+	register[ApprovalRequested](), register[ApprovalDecided](), register[ApprovalExpired](), register[ApprovalVoided](),
+}

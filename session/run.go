@@ -1,0 +1,164 @@
+package session
+
+import "time"
+
+// Status is where a run is: queued → running ⇄ waiting → completed | failed | cancelled.
+type Status string
+
+// The run statuses.
+const (
+	Queued    Status = "queued"
+	Running   Status = "running"
+	Waiting   Status = "waiting"
+	Completed Status = "completed"
+	Failed    Status = "failed"
+	Cancelled Status = "cancelled"
+)
+
+// Terminal says that nothing more happens to a run.
+func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }
+
+// WaitingReason says what a waiting run waits for.
+type WaitingReason string
+
+// The waiting reasons.
+const (
+	WaitApproval    WaitingReason = "approval"     // a person's decision
+	WaitToolOutcome WaitingReason = "tool_outcome" // a person's word on what a call did
+	WaitRetry       WaitingReason = "retry"        // the time of the next attempt
+	WaitWorker      WaitingReason = "worker"       // a worker to carry on after a crash or a deploy
+)
+
+// ReconcileCause says why the system stepped in.
+type ReconcileCause string
+
+// The reconcile causes.
+const (
+	CauseLeaseExpired  ReconcileCause = "lease_expired"  // the worker was not heard of in time
+	CauseRestart       ReconcileCause = "restart"        // the process that carried it is gone
+	CauseDrain         ReconcileCause = "drain"          // the worker is shutting down
+	CauseCancelTimeout ReconcileCause = "cancel_timeout" // the worker did not end a cancelled run in time
+)
+
+// Run is one execution. Times are UTC.
+type Run struct {
+	ID          string `json:"id"`
+	Session     string `json:"session"`
+	Status      Status `json:"status"`
+	Agent       string `json:"agent"`
+	Input       string `json:"input"`   // the user message it answers
+	Message     string `json:"message"` // the assistant message it writes now
+	Background  bool   `json:"background,omitempty"`
+	RetryOf     string `json:"retryOf,omitempty"`
+	ParentRunID string `json:"parentRunId,omitempty"`
+
+	CurrentStep   int           `json:"currentStep"`
+	Attempt       int           `json:"attempt,omitempty"`
+	WaitingReason WaitingReason `json:"waitingReason,omitempty"`
+	WaitingUntil  *time.Time    `json:"waitingUntil,omitempty"`
+
+	Worker string `json:"worker,omitempty"` // who carries it; empty when nobody does
+	Fence  int64  `json:"fence"`            // grows with every claim
+	// Crashes counts workers lost since the last completed step.
+	Crashes int `json:"crashes,omitempty"`
+
+	QueuedAt   time.Time  `json:"queuedAt"`
+	StartedAt  *time.Time `json:"startedAt,omitempty"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+
+	CancelRequestedAt *time.Time `json:"cancelRequestedAt,omitempty"`
+	CancelDeadline    *time.Time `json:"cancelDeadline,omitempty"`
+	CancelBy          string     `json:"cancelBy,omitempty"`
+	CancelReason      string     `json:"cancelReason,omitempty"`
+
+	Error *Failure `json:"error,omitempty"`
+	Usage Usage    `json:"usage"`
+	Steps []Step   `json:"steps,omitempty"`
+}
+
+// Step is one attempt at one model call, with the tool calls it asked for.
+// The attempts of one step follow each other.
+type Step struct {
+	Step        int        `json:"step"`
+	Attempt     int        `json:"attempt"`
+	Because     string     `json:"because,omitempty"`
+	StartedAt   time.Time  `json:"startedAt"`
+	AnsweredAt  *time.Time `json:"answeredAt,omitempty"`
+	CompletedAt *time.Time `json:"completedAt,omitempty"`
+	Finish      string     `json:"finish,omitempty"`
+	Usage       *Usage     `json:"usage,omitempty"`
+	Error       *Failure   `json:"error,omitempty"`
+	RetryAt     *time.Time `json:"retryAt,omitempty"`
+}
+
+// Usage counts tokens, 0 where the provider does not say.
+type Usage struct {
+	InputTokens     int `json:"inputTokens"`
+	OutputTokens    int `json:"outputTokens"`
+	ReasoningTokens int `json:"reasoningTokens,omitempty"`
+	CachedTokens    int `json:"cachedTokens,omitempty"`
+}
+
+// Add is the sum of two usages.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		InputTokens: u.InputTokens + v.InputTokens, OutputTokens: u.OutputTokens + v.OutputTokens,
+		ReasoningTokens: u.ReasoningTokens + v.ReasoningTokens, CachedTokens: u.CachedTokens + v.CachedTokens,
+	}
+}
+
+// Failure is why something failed, for people and programs.
+type Failure struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	// Retryable says that trying again may help.
+	Retryable bool `json:"retryable,omitempty"`
+}
+
+// OnBusy says what to do with a message when a run is active.
+type OnBusy string
+
+// The ways to be busy. Enqueue is the default.
+const (
+	Enqueue   OnBusy = "enqueue"   // run it after the active run
+	Reject    OnBusy = "reject"    // refuse it, naming the active run
+	Interrupt OnBusy = "interrupt" // cancel the active run, keep what it said, then run it
+	Rollback  OnBusy = "rollback"  // cancel the active run and drop it from the active branch, then run it
+	Steer     OnBusy = "steer"     // tell the active run before its next model call
+)
+
+// InboxItem is a message that was accepted and waits for its turn.
+type InboxItem struct {
+	Message Message `json:"message"`
+	Mode    OnBusy  `json:"mode"`
+	// Run will answer it.
+	Run string `json:"run"`
+	// Output is the id of the assistant message that will answer it.
+	Output string `json:"output"`
+	// SpareRun is the id of the run that answers a steer whose run ends first.
+	SpareRun string    `json:"spareRun,omitempty"`
+	Digest   string    `json:"digest,omitempty"`
+	Agent    string    `json:"agent,omitempty"`
+	QueuedAt time.Time `json:"queuedAt"`
+}
+
+// Decision is what a person decided.
+type Decision string
+
+// The decisions.
+const (
+	Approve Decision = "approve"
+	Deny    Decision = "deny"
+)
+
+// ApprovalStatus is where an approval is: pending → approved | denied | expired | voided.
+type ApprovalStatus string
+
+// The approval statuses.
+const (
+	StatusPending  ApprovalStatus = "pending"
+	StatusApproved ApprovalStatus = "approved"
+	StatusDenied   ApprovalStatus = "denied"
+	StatusExpired  ApprovalStatus = "expired"
+	StatusVoided   ApprovalStatus = "voided"
+)
