@@ -304,12 +304,12 @@ func (p *player) newCallID() string {
 
 // An emitter writes to one client and counts.
 type emitter struct {
-	w      http.ResponseWriter
+	w       http.ResponseWriter
 	flusher *http.ResponseController
-	piece  int // bytes handed over at a time; 0: each frame whole
-	status int
-	sent   int64
-	onHead func(status int)
+	piece   int // bytes handed over at a time; 0: each frame whole
+	status  int
+	sent    int64
+	onHead  func(status int)
 }
 
 func (e *emitter) headSent() bool { return e.status != 0 }

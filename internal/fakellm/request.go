@@ -38,13 +38,14 @@ type Request struct {
 	Rule    string `json:"rule,omitempty"`
 	Refusal string `json:"refusal,omitempty"`
 
-	Status     int       `json:"status"`              // HTTP status sent; 0 until then
-	ClosedAt   time.Time `json:"closed_at,omitzero"`  // when the exchange was over; zero while it is open
-	ClientLeft bool      `json:"client_left"`         // the client went before the turn was over
-	BytesSent  int64     `json:"bytes_sent"`          // body bytes handed to the socket; set when it is over
+	Status     int       `json:"status"`               // HTTP status sent; 0 until then
+	ClosedAt   time.Time `json:"closed_at,omitzero"`   // when the exchange was over; zero while it is open
+	ClientLeft bool      `json:"client_left"`          // the client went before the turn was over
+	BytesSent  int64     `json:"bytes_sent"`           // body bytes handed to the socket; set when it is over
 	PlayError  string    `json:"play_error,omitempty"` // a mistake in the script, such as a Status after text
 
-	includeUsage bool
+	includeUsage     bool // chat: stream_options
+	encryptReasoning bool // responses: include
 }
 
 // Closed reports whether the exchange is over, whoever ended it.

@@ -10,11 +10,12 @@ type responsesEncoder struct {
 	id       string
 	model    string
 	created  int64
+	encrypt  bool // include: reasoning.encrypted_content
 	sequence int
 }
 
 func newResponsesEncoder(r Request, id string) *responsesEncoder {
-	return &responsesEncoder{id: id, model: r.Model, created: time.Now().Unix()}
+	return &responsesEncoder{id: id, model: r.Model, created: time.Now().Unix(), encrypt: r.encryptReasoning}
 }
 
 func (e *responsesEncoder) event(kind string, pairs ...any) []byte {
@@ -73,10 +74,14 @@ func (e *responsesEncoder) item(b *block, done bool) raw {
 		return object("id", e.itemID(b), "type", "reasoning", "summary", []raw{}, "encrypted_content", b.text())
 	}
 	var summary []raw
+	var encrypted any
 	if done {
 		summary = []raw{e.summaryPart(body)}
+		if e.encrypt {
+			encrypted = b.signature // any text does, if it is the same one when it comes back
+		}
 	}
-	return object("id", e.itemID(b), "type", "reasoning", "summary", summary, "encrypted_content", nil)
+	return object("id", e.itemID(b), "type", "reasoning", "summary", summary, "encrypted_content", encrypted)
 }
 
 func (e *responsesEncoder) textPart(text escaped) raw {
