@@ -113,6 +113,9 @@ const signaturePrefix = "fakellm-"
 // sign gives the signature of a thought, which a later request must bring back
 // with the same text.
 func sign(thought string) string {
+	if strings.Contains(thought, fillerOpen) {
+		return "unchecked" // The text is never seen whole.
+	}
 	sum := sha256.Sum256([]byte(thought))
 	return signaturePrefix + base64.RawURLEncoding.EncodeToString(sum[:])
 }

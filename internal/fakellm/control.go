@@ -15,8 +15,11 @@ import (
 //	POST   /_script        {"turns":[{"steps":[{"text":["Hel","lo"]},{"cut":true}],
 //	                        "when":{"last_user":"hi"},"times":2}]}: appends turns
 //	DELETE /_script        empties the queue
-//	GET    /_requests      {"requests":[...],"open":0,"max_open":1,"unplayed":0}; ?count=2&wait=5s
-//	                       waits until so many have arrived, ?closed=2&wait=5s until that one is over
+//	GET    /_requests      {"requests":[...],"open":0,"max_open":1,"unplayed":0}
+//	                       ?from=3   leaves out those before number 3
+//	                       ?count=2  first waits until so many have arrived
+//	                       ?closed=2 first waits until number 2 is over
+//	                       ?wait=5s  is how long at most
 //	POST   /_gates/{name}  opens a gate
 //	GET    /_gates/{name}  waits until the gate is open; ?wait=5s at most
 func (s *Server) addControlRoutes() {
@@ -85,6 +88,14 @@ func (s *Server) getRequests(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	state := State{Requests: s.Requests(), Open: s.OpenStreams(), MaxOpen: s.MaxOpenStreams(), Unplayed: s.Unplayed()}
+	if from := r.FormValue("from"); from != "" {
+		n, err := strconv.Atoi(from)
+		if err != nil {
+			http.Error(w, fmt.Sprintf("from: %v", err), http.StatusBadRequest)
+			return
+		}
+		state.Requests = state.Requests[min(max(n-1, 0), len(state.Requests)):]
+	}
 	if state.Requests == nil {
 		state.Requests = []Request{}
 	}

@@ -75,6 +75,34 @@ func errorOfStatus(status int, wire Wire) providerError {
 	return e
 }
 
+// inWordsOf says an error type of the other provider in the words of wire; a
+// type that is nobody's is kept.
+func inWordsOf(wire Wire, kind, message string) providerError {
+	e := providerError{status: statusOfError(kind), kind: kind, message: message}
+	if wire == Messages {
+		switch kind {
+		case "server_error":
+			e.kind = "api_error"
+		case "rate_limit_exceeded":
+			e.kind = "rate_limit_error"
+		}
+		return e
+	}
+	switch kind {
+	case "overloaded_error":
+		e.kind, e.code = "server_error", "server_is_overloaded"
+	case "api_error", "timeout_error":
+		e.kind, e.code = "server_error", "server_error"
+	case "rate_limit_error", "rate_limit_exceeded":
+		e.kind, e.code = "tokens", "rate_limit_exceeded"
+	case "authentication_error":
+		e.kind, e.code = "invalid_request_error", "invalid_api_key"
+	case "permission_error", "not_found_error", "request_too_large":
+		e.kind = "invalid_request_error"
+	}
+	return e
+}
+
 // statusOfError is the status with which an error type comes when it is not
 // reported in band.
 func statusOfError(kind string) int {
@@ -89,7 +117,7 @@ func statusOfError(kind string) int {
 		return http.StatusNotFound
 	case "request_too_large":
 		return http.StatusRequestEntityTooLarge
-	case "rate_limit_error", "rate_limit_exceeded", "requests", "tokens", "insufficient_quota":
+	case "rate_limit_error", "rate_limit_exceeded", "insufficient_quota":
 		return http.StatusTooManyRequests
 	case "timeout_error":
 		return http.StatusGatewayTimeout

@@ -87,9 +87,9 @@ func (s Status) play(p *player) error {
 }
 
 // InBandError reports an error inside the stream of a 200 response, as
-// providers do under load, and ends it. Types are Anthropic's words, such as
-// overloaded_error, or any. A response that is not streamed gets a matching
-// status instead.
+// providers do under load, and ends it. The type is a word of either provider,
+// such as overloaded_error, and is said in the words of the wire; any other word
+// is sent as it is. A response that is not streamed gets a matching status.
 func InBandError(kind, message string) Step { return inBandErrorStep{kind, message} }
 
 type inBandErrorStep struct {
@@ -98,7 +98,7 @@ type inBandErrorStep struct {
 }
 
 func (s inBandErrorStep) play(p *player) error {
-	failure := providerError{status: statusOfError(s.Type), kind: s.Type, message: s.Message}
+	failure := inWordsOf(p.request.Wire, s.Type, s.Message)
 	if !p.request.Stream {
 		return Status{Code: failure.status, Body: string(p.encoder.errorBody(failure))}.play(p)
 	}

@@ -12,6 +12,7 @@ import (
 type journal struct {
 	mu       sync.Mutex
 	requests []Request
+	keep     int // how many of the last keep their content; 0: all
 	open     int
 	maxOpen  int
 	changed  chan struct{} // closed at the next change, then replaced
@@ -31,6 +32,10 @@ func (j *journal) arrive(r *Request) {
 	j.update(func() {
 		r.Number = len(j.requests) + 1
 		j.requests = append(j.requests, *r)
+		if old := len(j.requests) - 1 - j.keep; j.keep > 0 && old >= 0 {
+			r := &j.requests[old]
+			r.Header, r.Body, r.Messages, r.Tools, r.System = nil, nil, nil, nil, ""
+		}
 		j.open++
 		j.maxOpen = max(j.maxOpen, j.open)
 	})

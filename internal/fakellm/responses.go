@@ -194,7 +194,8 @@ func (e *responsesEncoder) fail(failure providerError) []byte {
 	if code == "" {
 		code = failure.kind
 	}
-	frames := e.event("error", "code", code, "message", failure.message, "param", nil)
+	frames := e.event("error", "error",
+		object("type", failure.kind, "code", code, "message", failure.message, "param", orNull(failure.param)))
 	return append(frames, e.event("response.failed", "response",
 		e.response("failed", nil, object("code", code, "message", failure.message), nil, nil))...)
 }

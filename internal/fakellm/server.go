@@ -27,6 +27,9 @@ type Options struct {
 	// ReasoningField is the chat wire's field for thoughts. Default:
 	// reasoning_content.
 	ReasoningField string
+	// Keep is how many of the last requests are remembered with their content;
+	// older ones lose header, body, messages and tools. Default: all.
+	Keep int
 }
 
 // A Server is the fake provider. It is an http.Handler; Start also gives it a
@@ -69,7 +72,7 @@ func New(options Options) *Server {
 		options: options,
 		mux:     http.NewServeMux(),
 		id:      hex.EncodeToString(id),
-		journal: journal{changed: make(chan struct{})},
+		journal: journal{keep: options.Keep, changed: make(chan struct{})},
 		respond: options.Default,
 		gates:   make(map[string]chan struct{}),
 	}
@@ -83,7 +86,8 @@ func New(options Options) *Server {
 }
 
 // Start serves a new provider on a free port of 127.0.0.1. With a test it closes
-// at the test's end, and a failed test logs what was asked; tb may be nil, then
+// at the test's end, where a mistake in the script fails the test, and a failed
+// test logs what was asked; tb may be nil, then
 // the caller closes. It panics if there is no port to be had.
 func Start(tb testing.TB, options Options) *Server {
 	s := New(options)
@@ -93,6 +97,11 @@ func Start(tb testing.TB, options Options) *Server {
 	if tb != nil {
 		tb.Cleanup(func() {
 			s.Close()
+			for _, r := range s.Requests() {
+				if r.PlayError != "" {
+					tb.Errorf("fakellm request %d: %s", r.Number, r.PlayError)
+				}
+			}
 			if tb.Failed() {
 				s.logTo(tb)
 			}
@@ -183,6 +192,18 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, request Request,
 	w.Header().Set(requestIDHeader(request.Wire), "req_"+s.exchangeID(request))
 
 	var err error
+	defer func() { // also when the script panics
+		s.journal.leave(request.Number, func(done *Request) {
+			done.BytesSent = p.out.sent
+			switch {
+			case err == nil, errors.Is(err, errCut), errors.Is(err, errReset), errors.Is(err, errClosing):
+			case errors.Is(err, errScript):
+				done.PlayError = err.Error()
+			default:
+				done.ClientLeft = true
+			}
+		})
+	}()
 	if broken != nil {
 		failure := errorOfStatus(http.StatusBadRequest, request.Wire)
 		failure.message, failure.param = broken.Error(), broken.at
@@ -190,16 +211,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, request Request,
 	} else {
 		err = p.run(s.takeTurn(request))
 	}
-	s.journal.leave(request.Number, func(done *Request) {
-		done.BytesSent = p.out.sent
-		switch {
-		case err == nil, errors.Is(err, errCut), errors.Is(err, errReset), errors.Is(err, errClosing):
-		case errors.Is(err, errScript):
-			done.PlayError = err.Error()
-		default:
-			done.ClientLeft = true
-		}
-	})
 	if err != nil {
 		p.out.abort(errors.Is(err, errReset))
 	}

@@ -2,7 +2,9 @@ package fakellm
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // A Step is one thing that the model or the network does. Steps are values and
@@ -17,6 +19,30 @@ func Text(pieces ...string) Step { return textStep(pieces) }
 type textStep []string
 
 func (s textStep) play(p *player) error { return p.say(textBlock, escapeAll(s)) }
+
+// Paced is Text with a pause of d before each piece but the first.
+func Paced(d time.Duration, pieces ...string) Step {
+	return pacedStep{Every: pauseStep(d), Pieces: pieces}
+}
+
+type pacedStep struct {
+	Every  pauseStep `json:"every"`
+	Pieces []string  `json:"pieces"`
+}
+
+func (s pacedStep) play(p *player) error {
+	for i, piece := range s.Pieces {
+		if i > 0 {
+			if err := s.Every.play(p); err != nil {
+				return err
+			}
+		}
+		if err := p.say(textBlock, []escaped{escape(piece)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // EscapedText is Text whose pieces are the insides of JSON strings, sent as they
 // are. It can say what a Go string cannot: half of a surrogate pair, `\ud83d`.
@@ -61,7 +87,8 @@ type Call struct {
 	// it is, so it may be cut off or no JSON at all. In a Request it is the text
 	// of the history, byte for byte.
 	Args string `json:"args"`
-	// Every is how many bytes of Args go into one fragment. Default: all.
+	// Every is how many bytes of Args go into one fragment; no character and no
+	// Filler is cut in two. Default: all.
 	Every int `json:"every,omitempty"`
 }
 
@@ -74,16 +101,24 @@ func (c Call) play(p *player) error {
 		return err
 	}
 	for rest := c.Args; rest != ""; {
-		n := len(rest)
-		if c.Every > 0 {
-			n = min(c.Every, n)
-		}
+		n := fragmentSize(rest, c.Every)
 		if err := p.fragment(b, Fragment{Index: b.callIndex, Args: rest[:n]}); err != nil {
 			return err
 		}
 		rest = rest[n:]
 	}
 	return p.closeBlocks()
+}
+
+// fragmentSize is every, or more where that would cut what must stay whole.
+func fragmentSize(text string, every int) int {
+	if every <= 0 || every >= len(text) || strings.Contains(text, fillerOpen) {
+		return len(text)
+	}
+	for every < len(text) && !utf8.RuneStart(text[every]) {
+		every++
+	}
+	return every
 }
 
 // A Fragment is one delta of a tool call, exactly as a provider might send it.

@@ -15,6 +15,7 @@ type Steps []Step
 var stepDecoders = map[string]func(json.RawMessage) (Step, error){
 	"text":             decodeAs[textStep],
 	"escaped_text":     decodeAs[escapedTextStep],
+	"paced":            decodeAs[pacedStep],
 	"reasoning":        decodeAs[reasoningStep],
 	"hidden_reasoning": decodeAs[hiddenReasoningStep],
 	"call":             decodeAs[Call],
@@ -36,6 +37,8 @@ func stepName(step Step) (string, bool) {
 		return "text", true
 	case escapedTextStep:
 		return "escaped_text", true
+	case pacedStep:
+		return "paced", true
 	case reasoningStep:
 		return "reasoning", true
 	case hiddenReasoningStep:

@@ -1,6 +1,10 @@
 package fakellm
 
-import "strings"
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+)
 
 // A Turn is what the model does with one request.
 type Turn struct {
@@ -39,11 +43,21 @@ func (t Turn) Times(n int) Turn {
 
 // A Match chooses requests. Each field that is set must hold.
 type Match struct {
-	LastUser string             `json:"last_user,omitempty"` // part of the last user text
-	Body     string             `json:"body,omitempty"`      // part of the raw body
-	Model    string             `json:"model,omitempty"`     // the whole model name
-	Wire     Wire               `json:"wire,omitempty"`
-	Func     func(Request) bool `json:"-"`
+	LastUser string `json:"last_user,omitempty"` // part of the last user text
+	Body     string `json:"body,omitempty"`      // part of the raw body
+	Model    string `json:"model,omitempty"`     // the whole model name
+	Wire     Wire   `json:"wire,omitempty"`
+	// Func is asked while the script is locked: it must not change the script.
+	Func func(Request) bool `json:"-"`
+}
+
+// MarshalJSON fails if there is a Func, which cannot leave the process.
+func (m Match) MarshalJSON() ([]byte, error) {
+	if m.Func != nil {
+		return nil, errors.New("a Match with a Func has no JSON form")
+	}
+	type plain Match
+	return json.Marshal(plain(m))
 }
 
 // IsZero reports whether m matches every request because it asks for nothing.

@@ -10,8 +10,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,18 +22,34 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:0", "`address` to listen on; port 0 takes a free one")
-	lenient := flag.Bool("lenient", false, "answer ill-formed histories in place of refusing them")
-	flag.Parse()
-
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	server := fakellm.New(fakellm.Options{Lenient: *lenient})
-	if err := server.Listen(*listen); err != nil {
+	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "fakellm:", err)
 		os.Exit(1)
 	}
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, args []string, out, complaints io.Writer) error {
+	flags := flag.NewFlagSet("fakellm", flag.ContinueOnError)
+	flags.SetOutput(complaints)
+	listen := flags.String("listen", "127.0.0.1:0", "`address` to listen on; port 0 takes a free one")
+	lenient := flags.Bool("lenient", false, "answer ill-formed histories in place of refusing them")
+	keep := flags.Int("keep", 1000, "remember the content of the last `n` requests; 0 is all")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	server := fakellm.New(fakellm.Options{Lenient: *lenient, Keep: *keep})
+	if err := server.Listen(*listen); err != nil {
+		return err
+	}
 	defer server.Close()
-	fmt.Println(server.URL())
+	if _, err := fmt.Fprintln(out, server.URL()); err != nil {
+		return fmt.Errorf("print the URL: %w", err)
+	}
 	<-ctx.Done()
+	return nil
 }
