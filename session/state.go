@@ -184,20 +184,20 @@ func (s *State) Path(leaf string) []string {
 	return path
 }
 
-// Siblings are the messages with the same parent and role as the message id,
-// itself included, oldest first.
-func (s *State) Siblings(id string) []string {
-	m := s.messages[id]
-	if m == nil {
-		return nil
+// Place is where a message hangs in the tree. Messages in one place are siblings.
+type Place struct {
+	Parent string
+	Role   Role
+}
+
+// SiblingIndex gives the ids of the messages in each place, oldest first.
+func (s *State) SiblingIndex() map[Place][]string {
+	index := make(map[Place][]string, len(s.Messages))
+	for _, m := range s.Messages {
+		place := Place{Parent: m.Parent, Role: m.Role}
+		index[place] = append(index[place], m.ID)
 	}
-	var ids []string
-	for _, other := range s.Messages {
-		if other.Parent == m.Parent && other.Role == m.Role {
-			ids = append(ids, other.ID)
-		}
-	}
-	return ids
+	return index
 }
 
 // Work is what a run asks of the engine.

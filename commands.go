@@ -1,0 +1,312 @@
+package holdfast
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/tool"
+)
+
+// Submission is a message that asks for a run.
+type Submission struct {
+	// ID is the message's id, chosen by the client: the idempotency key.
+	ID         string
+	Parts      []session.Part
+	OnBusy     session.OnBusy // default: session.Enqueue
+	Agent      string         // default: the session's, then the runtime's
+	Background bool
+	// Parent places the message; nil means after the head, "" begins a new root.
+	Parent *string
+}
+
+// Submitted is what a submission became.
+type Submitted struct {
+	Message session.Message
+	Run     session.Run
+	// Seq is the session's last event that the submission needed.
+	Seq int64
+	// Repeated says that the same message had been accepted before.
+	Repeated bool
+}
+
+// Submit accepts a message, once: it creates the session if it is new, and
+// gives the run that answers. Errors: *session.Error (message_conflict,
+// run_active, inbox_full, not_found, invalid), and those of store.Store.
+func (r *Runtime) Submit(ctx context.Context, p Principal, id string, m Submission) (Submitted, error) {
+	if err := r.checkSubmission(id, m); err != nil {
+		return Submitted{}, err
+	}
+	def, _ := r.agents.Find("")
+	c := &session.Submit{
+		ID: m.ID, Parts: m.Parts, OnBusy: m.OnBusy, Agent: m.Agent, Background: m.Background, Parent: m.Parent,
+		Tenant: p.Tenant, Owner: p.Owner, DefaultAgent: def.Name,
+		Run: session.NewID(session.RunPrefix), Output: session.NewID(session.MessagePrefix),
+		At: r.opts.Now(), Grace: r.opts.CancelGrace,
+	}
+	done, err := r.store.Append(ctx, id, c.Decide)
+	if err != nil {
+		return Submitted{}, err
+	}
+	out := Submitted{Seq: done.Last, Repeated: c.Repeated}
+	err = r.view(ctx, p, id, func(s *session.State) error {
+		if run := s.Run(c.Accepted); run != nil {
+			out.Run = *run
+		}
+		if item := s.InboxItem(m.ID); item != nil {
+			out.Message = item.Message
+		} else if msg := s.Message(m.ID); msg != nil {
+			out.Message = *msg
+			out.Message.Parts = m.Parts
+		} else {
+			out.Message = session.Message{ID: m.ID, Role: session.RoleUser, Parts: m.Parts, Status: session.MessageWhole, Run: c.Accepted}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (r *Runtime) checkSubmission(id string, m Submission) error {
+	switch {
+	case !session.ValidID(id):
+		return invalid("session", "a session id has 1 to 128 letters, digits, \"_\" or \"-\"")
+	case !session.ValidID(m.ID):
+		return invalid("id", "a message id has 1 to 128 letters, digits, \"_\" or \"-\"")
+	case len(m.Parts) == 0:
+		return invalid("parts", "a message needs at least one part")
+	}
+	if _, ok := r.agents.Find(m.Agent); !ok {
+		return invalid("agent", fmt.Sprintf("there is no agent %q", m.Agent))
+	}
+	switch m.OnBusy {
+	case "", session.Enqueue, session.Reject, session.Interrupt, session.Rollback, session.Steer:
+	default:
+		return invalid("onBusy", "onBusy is enqueue, reject, interrupt, rollback or steer")
+	}
+	return r.checkParts(m.Parts)
+}
+
+func (r *Runtime) checkParts(parts []session.Part) error {
+	for i, part := range parts {
+		field := fmt.Sprintf("parts[%d]", i)
+		switch part.Type {
+		case session.PartText:
+			if part.Text == "" {
+				return invalid(field+".text", "a text part needs text")
+			}
+		case session.PartFile:
+			if part.File == nil || part.File.URL == "" && part.File.Blob == nil {
+				return invalid(field+".file", "a file part needs a url or a blob")
+			}
+		case session.PartData:
+			if len(part.Data) == 0 {
+				return invalid(field+".data", "a data part needs data")
+			}
+		default:
+			return invalid(field+".type", "a message's parts are of type text, file or data")
+		}
+	}
+	return nil
+}
+
+func invalid(field, message string) error {
+	return &session.Error{Code: session.Invalid, Field: field, Message: message}
+}
+
+// CreateSession begins a session without a message. Creating it again is fine.
+func (r *Runtime) CreateSession(ctx context.Context, p Principal, id string, c session.Create) (store.SessionRow, error) {
+	if !session.ValidID(id) {
+		return store.SessionRow{}, invalid("id", "a session id has 1 to 128 letters, digits, \"_\" or \"-\"")
+	}
+	if _, ok := r.agents.Find(c.Agent); !ok {
+		return store.SessionRow{}, invalid("agent", fmt.Sprintf("there is no agent %q", c.Agent))
+	}
+	c.Tenant, c.Owner = p.Tenant, p.Owner
+	if _, err := r.store.Append(ctx, id, c.Decide); err != nil {
+		return store.SessionRow{}, err
+	}
+	return r.Session(ctx, p, id)
+}
+
+// UpdateSession changes a session's title, metadata or head.
+func (r *Runtime) UpdateSession(ctx context.Context, p Principal, id string, u session.Update) (store.SessionRow, error) {
+	if _, err := r.command(ctx, p, id, u.Decide); err != nil {
+		return store.SessionRow{}, err
+	}
+	return r.Session(ctx, p, id)
+}
+
+// DeleteSession removes a session and everything in it. Its runs are cancelled first.
+func (r *Runtime) DeleteSession(ctx context.Context, p Principal, id string) error {
+	var open []string
+	err := r.view(ctx, p, id, func(s *session.State) error {
+		for _, run := range s.Open() {
+			open = append(open, run.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, run := range open {
+		c := session.Cancel{Run: run, By: p.Owner, Reason: "session deleted", At: r.opts.Now(), Grace: r.opts.CancelGrace}
+		if _, err := r.command(ctx, p, id, c.Decide); err != nil && !errors.Is(err, &session.Error{Code: session.RunTerminal}) {
+			return err
+		}
+	}
+	return r.store.Delete(ctx, id)
+}
+
+// Cancel asks for the end of a run and gives the run as it is then: cancelled,
+// or with CancelRequestedAt and a CancelDeadline. Errors: store.ErrNotFound,
+// *session.Error with run_terminal, which carries the run.
+func (r *Runtime) Cancel(ctx context.Context, p Principal, runID, reason string) (session.Run, error) {
+	run, err := r.FindRun(ctx, p, runID)
+	if err != nil {
+		return session.Run{}, err
+	}
+	c := session.Cancel{Run: runID, By: p.Owner, Reason: reason, At: r.opts.Now(), Grace: r.opts.CancelGrace}
+	if _, err := r.command(ctx, p, run.Session, c.Decide); err != nil {
+		return session.Run{}, err
+	}
+	return r.FindRun(ctx, p, runID)
+}
+
+// Retry asks for a new run on the input of one that has ended. newID may be
+// chosen by the client; the same again gives the same run. Empty: a fresh id.
+func (r *Runtime) Retry(ctx context.Context, p Principal, runID, newID string) (session.Run, error) {
+	run, err := r.FindRun(ctx, p, runID)
+	if err != nil {
+		return session.Run{}, err
+	}
+	if newID == "" {
+		newID = session.NewID(session.RunPrefix)
+	} else if !session.ValidID(newID) {
+		return session.Run{}, invalid("id", "a run id has 1 to 128 letters, digits, \"_\" or \"-\"")
+	}
+	c := session.Retry{Run: runID, ID: newID, Output: session.NewID(session.MessagePrefix)}
+	if _, err := r.command(ctx, p, run.Session, c.Decide); err != nil {
+		return session.Run{}, err
+	}
+	return r.FindRun(ctx, p, newID)
+}
+
+// Deciding is a person's decision on an approval.
+type Deciding struct {
+	Decision session.Decision
+	Note     string
+	// Arguments replaces the call's arguments; only with session.Approve.
+	Arguments json.RawMessage
+}
+
+// DecideApproval decides an approval, once. The same decision again is fine;
+// another is refused with approval_decided, which carries the winner.
+func (r *Runtime) DecideApproval(ctx context.Context, p Principal, id string, d Deciding) (session.Approval, error) {
+	a, err := r.Approval(ctx, p, id)
+	if err != nil {
+		return session.Approval{}, err
+	}
+	if d.Arguments != nil {
+		if d.Arguments, err = r.checkEdited(ctx, p, a, d); err != nil {
+			return session.Approval{}, err
+		}
+	}
+	c := session.DecideApproval{ID: id, Decision: d.Decision, By: p.Owner, Note: session.CleanText(d.Note), Arguments: d.Arguments}
+	if a.Status != session.StatusPending {
+		if err := c.Against(&a); err != nil {
+			return session.Approval{}, err
+		}
+		return a, nil
+	}
+	_, err = r.command(ctx, p, a.Session, c.Decide)
+	if errors.Is(err, &session.Error{Code: session.NotFound}) {
+		// Its run ended since: the read model remembers how.
+		if a, err = r.Approval(ctx, p, id); err == nil {
+			err = c.Against(&a)
+		}
+		return a, err
+	}
+	if err != nil {
+		return session.Approval{}, err
+	}
+	return r.Approval(ctx, p, id)
+}
+
+// checkEdited validates edited arguments against the tool's schema.
+func (r *Runtime) checkEdited(ctx context.Context, p Principal, a session.Approval, d Deciding) (json.RawMessage, error) {
+	if d.Decision != session.Approve {
+		return nil, invalid("arguments", "arguments can be edited only with approve")
+	}
+	run, err := r.FindRun(ctx, p, a.Run)
+	if err != nil {
+		return nil, err
+	}
+	ag, ok := r.agents.Find(run.Agent)
+	if !ok || ag.Tools == nil {
+		return nil, invalid("arguments", fmt.Sprintf("the agent %q or its tool %q is gone: decide without editing", run.Agent, a.Name))
+	}
+	t, ok := ag.Tools.Find(a.Name)
+	if !ok {
+		return nil, invalid("arguments", fmt.Sprintf("the tool %q is gone: decide without editing", a.Name))
+	}
+	clean, err := tool.Validate(t.Spec(), d.Arguments)
+	if err != nil {
+		return nil, invalid("arguments", err.Error())
+	}
+	return clean, nil
+}
+
+// ResolveTool takes a person's word on a call whose outcome is unknown.
+func (r *Runtime) ResolveTool(ctx context.Context, p Principal, c session.ResolveTool) (session.Run, error) {
+	run, err := r.FindRun(ctx, p, c.Run)
+	if err != nil {
+		return session.Run{}, err
+	}
+	switch c.Outcome {
+	case session.Happened, session.DidNot, session.OutcomeFail:
+	default:
+		return session.Run{}, invalid("outcome", "outcome is happened, did_not or failed")
+	}
+	if c.Result != nil {
+		if c.Result, err = session.CleanJSON(c.Result); err != nil {
+			return session.Run{}, invalid("result", err.Error())
+		}
+	}
+	c.By, c.Note = p.Owner, session.CleanText(c.Note)
+	if _, err := r.command(ctx, p, run.Session, c.Decide); err != nil {
+		return session.Run{}, err
+	}
+	return r.FindRun(ctx, p, c.Run)
+}
+
+// EditInbox replaces the parts of a waiting message.
+func (r *Runtime) EditInbox(ctx context.Context, p Principal, id, message string, parts []session.Part) (session.InboxItem, error) {
+	if len(parts) == 0 {
+		return session.InboxItem{}, invalid("parts", "a message needs at least one part")
+	}
+	if err := r.checkParts(parts); err != nil {
+		return session.InboxItem{}, err
+	}
+	c := session.EditInbox{ID: message, Parts: parts, By: p.Owner}
+	if _, err := r.command(ctx, p, id, c.Decide); err != nil {
+		return session.InboxItem{}, err
+	}
+	var item session.InboxItem
+	err := r.view(ctx, p, id, func(s *session.State) error {
+		if it := s.InboxItem(message); it != nil {
+			item = *it
+		}
+		return nil
+	})
+	return item, err
+}
+
+// RemoveInbox takes a waiting message back.
+func (r *Runtime) RemoveInbox(ctx context.Context, p Principal, id, message string) error {
+	c := session.RemoveInbox{ID: message, By: p.Owner, At: r.opts.Now()}
+	_, err := r.command(ctx, p, id, c.Decide)
+	return err
+}
