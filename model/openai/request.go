@@ -45,7 +45,11 @@ func (c chat) params(req model.Request) (openai.ChatCompletionNewParams, error) 
 		case model.User:
 			p.Messages = append(p.Messages, userParam(m))
 		case model.Assistant:
-			p.Messages = append(p.Messages, c.assistantParam(m))
+			a, err := c.assistantParam(m)
+			if err != nil {
+				return p, err
+			}
+			p.Messages = append(p.Messages, a)
 		case model.ToolRole:
 			for _, part := range m.Parts {
 				if part.Kind == model.ResultPart {
@@ -127,7 +131,7 @@ var audioFormats = map[string]string{
 	"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav",
 }
 
-func (c chat) assistantParam(m model.Message) openai.ChatCompletionMessageParamUnion {
+func (c chat) assistantParam(m model.Message) (union openai.ChatCompletionMessageParamUnion, err error) {
 	var a openai.ChatCompletionAssistantMessageParam
 	var text, reasoning strings.Builder
 	for _, part := range m.Parts {
@@ -139,12 +143,16 @@ func (c chat) assistantParam(m model.Message) openai.ChatCompletionMessageParamU
 				reasoning.WriteString(part.Text)
 			}
 		case model.CallPart:
+			arguments, err := wire.History(part)
+			if err != nil {
+				return union, err
+			}
 			a.ToolCalls = append(a.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
 				OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
 					ID: part.Call,
 					Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{
 						Name:      part.Name,
-						Arguments: string(wire.History(part.Arguments)),
+						Arguments: string(arguments),
 					},
 				},
 			})
@@ -156,7 +164,7 @@ func (c chat) assistantParam(m model.Message) openai.ChatCompletionMessageParamU
 	if reasoning.Len() > 0 {
 		a.SetExtraFields(map[string]any{"reasoning_content": reasoning.String()})
 	}
-	return openai.ChatCompletionMessageParamUnion{OfAssistant: &a}
+	return openai.ChatCompletionMessageParamUnion{OfAssistant: &a}, nil
 }
 
 // signatureKind marks reasoning that came as reasoning_content. DeepSeek demands

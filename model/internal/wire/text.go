@@ -10,15 +10,20 @@ import (
 	"github.com/holdfast-run/holdfast/model"
 )
 
-// History gives arguments of an earlier call the form in which they are sent
+// History gives the arguments of an earlier call the form in which they are sent
 // back: byte for byte as the model wrote them, so that no number loses a digit,
 // but with U+FFFD for half a surrogate pair and for bytes that are not UTF-8,
-// which strict servers refuse. Empty arguments become an empty object.
-func History(arguments json.RawMessage) json.RawMessage {
-	if len(bytes.TrimSpace(arguments)) == 0 {
-		return json.RawMessage("{}")
+// which strict servers refuse. Empty arguments become an empty object; others
+// that are no object are an error, because no server takes them.
+func History(call model.Part) (json.RawMessage, error) {
+	arguments := bytes.TrimSpace(call.Arguments)
+	if len(arguments) == 0 {
+		return json.RawMessage("{}"), nil
 	}
-	return mendSurrogates(bytes.ToValidUTF8(arguments, []byte("\uFFFD")))
+	if arguments[0] != '{' || !json.Valid(arguments) {
+		return nil, fmt.Errorf("the arguments of tool call %q are not a JSON object", call.Call)
+	}
+	return mendSurrogates(bytes.ToValidUTF8(call.Arguments, []byte("\uFFFD"))), nil
 }
 
 // mendSurrogates overwrites the digits of each \u escape that is half a pair.
