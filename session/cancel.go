@@ -94,9 +94,9 @@ func (s *State) end(run *Run, terminal Data, inbox []*InboxItem) []Event {
 			}
 		}
 		if reason == "" {
-			emit(MessageCompleted{Message: m.ID})
+			emit(MessageCompleted{Message: m.ID, Parts: m.Streamed()})
 		} else {
-			emit(MessageInterrupted{Message: m.ID, Reason: reason})
+			emit(MessageInterrupted{Message: m.ID, Reason: reason, Parts: m.Streamed()})
 		}
 	}
 	// A queued run may end while its message still waits.

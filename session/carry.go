@@ -138,18 +138,12 @@ func (s *State) cutOff(run *Run, lost bool) []Event {
 	emit := func(d Data) {
 		events = append(events, Event{Run: run.ID, Step: run.CurrentStep, Attempt: run.Attempt, Data: d})
 	}
-	var partial []Part
-	for _, p := range m.Parts {
-		if p.State == PartStreaming && p.Type != PartTool {
-			partial = append(partial, Part{Type: p.Type, Text: p.Text, Part: p.Part})
-		}
-	}
 	if st := lastStep(run); st != nil && st.AnsweredAt == nil && st.Error == nil {
 		failure := Failure{Code: "worker_left", Message: "the worker that made this model call is shutting down", Retryable: true}
 		if lost {
 			failure.Code, failure.Message = "worker_lost", "the worker that made this model call was lost"
 		}
-		emit(AttemptFailed{Message: m.ID, Parts: partial, Error: failure})
+		emit(AttemptFailed{Message: m.ID, Parts: m.Streamed(), Error: failure})
 	}
 	for _, c := range s.Calls(run) {
 		if c.Status == CallStarted && c.Effects != ReadOnly && c.Effects != Idempotent {

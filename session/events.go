@@ -36,6 +36,8 @@ type MessageCreated struct {
 // MessageCompleted ends an assistant message that said all it had to say.
 type MessageCompleted struct {
 	Message string `json:"message"`
+	// Parts is what had been streamed and no fact carries yet: see [MessageInterrupted].
+	Parts []Part `json:"parts,omitempty"`
 }
 
 // MessageInterrupted ends an assistant message whose run was cancelled or
@@ -43,6 +45,10 @@ type MessageCompleted struct {
 type MessageInterrupted struct {
 	Message string `json:"message"`
 	Reason  string `json:"reason"` // "cancelled" or "failed"
+	// Parts is what an attempt without an answer had streamed, with the step of
+	// each. It replaces the streamed parts, so that they survive their deltas. A
+	// part that attempt.failed kept already is not added again.
+	Parts []Part `json:"parts,omitempty"`
 }
 
 // InboxQueued accepts a message that waits for its turn.
@@ -142,7 +148,8 @@ type StepStarted struct {
 	Because string `json:"because,omitempty"` // for attempts after the first: "retry" or "crash"
 }
 
-// AttemptFailed ends a try of a model call that gave no answer. It keeps what had been streamed.
+// AttemptFailed ends a try of a model call that gave no answer. Its parts
+// replace what had been streamed, which it keeps: [Message.Streamed] gives them.
 type AttemptFailed struct {
 	Message string     `json:"message"`
 	Error   Failure    `json:"error"`

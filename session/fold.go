@@ -12,7 +12,7 @@ import (
 func (s *State) Apply(e Event) {
 	s.Seq = e.Seq
 	if !IsDelta(e.Data) {
-		s.UpdatedAt = e.At
+		s.FactSeq, s.UpdatedAt = e.Seq, e.At
 	}
 	switch d := e.Data.(type) {
 	case TextDelta:
@@ -35,9 +35,9 @@ func (s *State) Apply(e Event) {
 	case MessageCreated:
 		s.addMessage(e, d)
 	case MessageCompleted:
-		s.endMessage(d.Message, MessageWhole, "")
+		s.endMessage(d.Message, MessageWhole, "", d.Parts)
 	case MessageInterrupted:
-		s.endMessage(d.Message, MessageCut, d.Reason)
+		s.endMessage(d.Message, MessageCut, d.Reason, d.Parts)
 	case InboxQueued, InboxEdited, InboxRemoved, InboxDelivered:
 		s.applyInbox(e)
 	case ApprovalRequested, ApprovalDecided, ApprovalExpired, ApprovalVoided:
@@ -93,20 +93,22 @@ func (s *State) addMessage(e Event, d MessageCreated) {
 	s.changes.Session = true
 }
 
-func (s *State) endMessage(id string, status MessageStatus, reason string) {
-	m := s.messages[id]
-	if m == nil || m.Status != MessageStreaming {
+func (s *State) endMessage(id string, status MessageStatus, reason string, streamed []Part) {
+	m := s.writing(id)
+	if m == nil {
 		return
 	}
 	m.Status, m.Reason = status, reason
-	for i := range m.Parts {
-		m.Parts[i].grow = nil
-		if m.Parts[i].State == PartStreaming {
-			m.Parts[i].State = ""
+	// Argument text that never became a call is not a call.
+	m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool {
+		return p.State == PartStreaming || p.Tool != nil && p.Tool.Status == CallWriting
+	})
+	for _, p := range streamed {
+		kept := func(q Part) bool { return q.Step == p.Step && q.Part == p.Part && q.Type == p.Type }
+		if !slices.ContainsFunc(m.Parts, kept) {
+			m.Parts = append(m.Parts, p)
 		}
 	}
-	// Argument text that never became a call is not a call.
-	m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool { return p.Tool != nil && p.Tool.Status == CallWriting })
 	s.changes.Messages = append(s.changes.Messages, id)
 	s.changes.Session = true
 }
@@ -131,8 +133,8 @@ func (s *State) streamCall(e Event, d ToolInputDelta) {
 }
 
 func (s *State) streamed(e Event, message string, kind PartType, part int) *Part {
-	m := s.messages[message]
-	if m == nil || m.Status != MessageStreaming {
+	m := s.writing(message)
+	if m == nil {
 		return nil
 	}
 	for i := len(m.Parts) - 1; i >= 0 && m.Parts[i].State == PartStreaming; i-- {
@@ -144,8 +146,18 @@ func (s *State) streamed(e Event, message string, kind PartType, part int) *Part
 	return &m.Parts[len(m.Parts)-1]
 }
 
+// writing finds a message that can still change, or gives nil. Nothing else may
+// change: its parts may have been shed, and two folds of one log must agree.
+func (s *State) writing(message string) *Message {
+	if m := s.messages[message]; m != nil && m.Status == MessageStreaming {
+		return m
+	}
+	return nil
+}
+
+// call finds a call of a message that can still change, or gives nil.
 func (s *State) call(message, call string) *ToolCall {
-	if m := s.messages[message]; m != nil {
+	if m := s.writing(message); m != nil {
 		return m.Call(call)
 	}
 	return nil
@@ -182,14 +194,7 @@ func (s *State) applyInbox(e Event) {
 	case InboxQueued:
 		item := d.Item
 		item.QueuedAt = e.At
-		at := len(s.Inbox)
-		if item.Mode == Interrupt || item.Mode == Rollback {
-			at = 0
-			for at < len(s.Inbox) && (s.Inbox[at].Mode == Interrupt || s.Inbox[at].Mode == Rollback) {
-				at++
-			}
-		}
-		s.Inbox = slices.Insert(s.Inbox, at, &item)
+		s.Inbox = insertInbox(s.Inbox, &item)
 		s.Submissions[item.Message.ID] = Submission{Digest: item.Digest, Run: item.Run}
 		s.touchRun(item.Run)
 	case InboxEdited:
@@ -285,6 +290,9 @@ func (s *State) applyTool(e Event) {
 	case ToolCompleted:
 		if c := settle(d.Message, d.Call, CallCompleted); c != nil {
 			c.Result, c.Blob, c.Cut = d.Result, d.Blob, d.Cut
+			if c.Result == nil {
+				c.Result = json.RawMessage("null") // as the log has it
+			}
 			c.By = firstOf(d.By, c.By)
 		}
 	case ToolFailed:
@@ -322,12 +330,14 @@ func firstOf(a, b string) string {
 
 // addCall turns the answer's mention of a call into a call.
 func (s *State) addCall(e Event, d ToolCalled) {
-	c := s.call(d.Message, d.Call)
+	m := s.writing(d.Message)
+	if m == nil {
+		return
+	}
+	// What was streamed of it was for show.
+	m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool { return p.State == PartStreaming && p.Tool != nil && p.Tool.ID == d.Call })
+	c := m.Call(d.Call)
 	if c == nil {
-		m := s.messages[d.Message]
-		if m == nil || m.Status != MessageStreaming {
-			return
-		}
 		c = &ToolCall{ID: d.Call}
 		m.Parts = append(m.Parts, Part{Type: PartTool, Step: e.Step, Tool: c})
 	}
@@ -345,12 +355,13 @@ func (s *State) applyRun(e Event) {
 	at := e.At
 	switch d := e.Data.(type) {
 	case RunStarted:
-		run.Status, run.Worker, run.Fence, run.StartedAt = Running, d.Worker, d.Fence, &at
+		run.Status, run.Worker, run.Fence, run.StartedAt, run.ClaimedAt = Running, d.Worker, d.Fence, &at, &at
 	case RunResumed:
-		run.Status, run.Worker, run.Fence = Running, d.Worker, d.Fence
+		run.Status, run.Worker, run.Fence, run.ClaimedAt = Running, d.Worker, d.Fence, &at
 		run.WaitingReason, run.WaitingUntil, run.Error = "", nil, nil
 	case RunWaiting:
-		run.Status, run.Worker = Waiting, ""
+		run.leave(at)
+		run.Status = Waiting
 		run.WaitingReason, run.WaitingUntil, run.Error = d.Reason, d.Until, d.Error
 	case RunCancelRequested:
 		if run.CancelRequestedAt == nil {
@@ -358,7 +369,7 @@ func (s *State) applyRun(e Event) {
 			run.CancelRequestedAt, run.CancelDeadline, run.CancelBy, run.CancelReason = &at, &deadline, d.By, d.Reason
 		}
 	case RunReconciled:
-		s.reconcile(run, d)
+		s.reconcile(run, d, at)
 	case RunCompleted:
 		run.Usage = d.Usage
 		s.endRun(run, Completed, at)
@@ -384,22 +395,31 @@ func (s *State) applyRun(e Event) {
 	}
 }
 
-func (s *State) reconcile(run *Run, d RunReconciled) {
+func (s *State) reconcile(run *Run, d RunReconciled, at time.Time) {
 	if d.Cause == CauseLeaseExpired || d.Cause == CauseRestart {
 		run.Crashes++
 	}
-	run.Worker = ""
+	run.leave(at)
 	run.Status, run.WaitingReason, run.WaitingUntil = Waiting, WaitWorker, d.Until
 	run.Fence++ // whoever carried it may write no more
 }
 
 func (s *State) endRun(run *Run, status Status, at time.Time) {
-	run.Status, run.FinishedAt, run.Worker = status, &at, ""
+	run.leave(at)
+	run.Status, run.FinishedAt = status, &at
 	run.WaitingReason, run.WaitingUntil = "", nil
 	if status != Failed {
 		run.Error = nil
 	}
 	s.Approvals = slices.DeleteFunc(s.Approvals, func(a *Approval) bool { return a.Run == run.ID })
+}
+
+// leave ends the time in which a worker carried the run.
+func (r *Run) leave(at time.Time) {
+	if r.ClaimedAt != nil {
+		r.CarriedMs += max(0, at.Sub(*r.ClaimedAt).Milliseconds())
+	}
+	r.Worker, r.ClaimedAt = "", nil
 }
 
 func lastStep(run *Run) *Step {
@@ -412,7 +432,7 @@ func lastStep(run *Run) *Step {
 func (s *State) startStep(run *Run, e Event, d StepStarted) {
 	run.CurrentStep, run.Attempt = e.Step, e.Attempt
 	run.Steps = append(run.Steps, Step{Step: e.Step, Attempt: e.Attempt, Because: d.Because, StartedAt: e.At})
-	if m := s.messages[d.Message]; m != nil {
+	if m := s.writing(d.Message); m != nil {
 		m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool { return p.Step == e.Step })
 		m.Parts = append(m.Parts, Part{Type: PartStep, Step: e.Step})
 	}
@@ -423,15 +443,14 @@ func (s *State) failAttempt(run *Run, e Event, d AttemptFailed) {
 		f := d.Error
 		st.Error, st.RetryAt = &f, d.RetryAt
 	}
-	m := s.messages[d.Message]
+	m := s.writing(d.Message)
 	if m == nil {
 		return
 	}
-	m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool { return p.Tool != nil && p.Tool.Status == CallWriting })
-	for i := range m.Parts {
-		if p := &m.Parts[i]; p.Step == e.Step && p.State == PartStreaming {
-			p.State, p.grow = PartFailed, nil
-		}
+	m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool { return p.Step == e.Step && p.State == PartStreaming })
+	for _, p := range d.Parts {
+		p.Step, p.State = e.Step, PartFailed
+		m.Parts = append(m.Parts, p)
 	}
 }
 
@@ -441,7 +460,7 @@ func (s *State) answer(run *Run, e Event, d ModelCompleted) {
 	if st := lastStep(run); st != nil {
 		st.AnsweredAt, st.Finish, st.Usage = &at, d.Finish, &usage
 	}
-	m := s.messages[d.Message]
+	m := s.writing(d.Message)
 	if m == nil {
 		return
 	}

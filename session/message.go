@@ -205,6 +205,19 @@ func (m *Message) Text() string {
 	return b.String()
 }
 
+// Streamed is what attempts without an answer have streamed so far and no fact
+// carries yet, without calls that are still being written: what the fact that
+// ends the attempt must keep.
+func (m *Message) Streamed() []Part {
+	var parts []Part
+	for _, p := range m.Parts {
+		if p.State == PartStreaming && p.Type != PartTool {
+			parts = append(parts, Part{Type: p.Type, Text: p.Text, Step: p.Step, Part: p.Part})
+		}
+	}
+	return parts
+}
+
 // Call finds the tool call with the given id, or gives nil.
 func (m *Message) Call(id string) *ToolCall {
 	for i := range m.Parts {

@@ -59,6 +59,9 @@ type Run struct {
 
 	Worker string `json:"worker,omitempty"` // who carries it; empty when nobody does
 	Fence  int64  `json:"fence"`            // grows with every claim
+	// ClaimedAt is when the worker took it; CarriedMs is how long workers carried it before that, in milliseconds.
+	ClaimedAt *time.Time `json:"claimedAt,omitempty"`
+	CarriedMs int64      `json:"carriedMs,omitempty"`
 	// Crashes counts workers lost since the last completed step.
 	Crashes int `json:"crashes,omitempty"`
 

@@ -15,6 +15,7 @@ import (
 type State struct {
 	ID        string          `json:"id"`
 	Seq       int64           `json:"seq"`
+	FactSeq   int64           `json:"factSeq,omitempty"` // the last fact: what folding deltas away does not change
 	Tenant    string          `json:"tenant"`
 	Owner     string          `json:"owner"`
 	Title     string          `json:"title,omitempty"`

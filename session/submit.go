@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 )
@@ -124,14 +125,27 @@ func (c *Submit) queue(s *State, active *Run, queued Event, digest string, event
 	events = append(events, queued, Event{Data: InboxQueued{Item: item}})
 	if c.OnBusy == Interrupt || c.OnBusy == Rollback {
 		cancel := Cancel{Run: active.ID, By: c.Owner, Reason: string(c.OnBusy), At: c.At, Grace: c.Grace}
-		after := append([]*InboxItem{&item}, s.Inbox...)
-		more, err := cancel.decide(s, active, after)
+		more, err := cancel.decide(s, active, insertInbox(slices.Clone(s.Inbox), &item))
 		if err != nil {
 			return nil, err
 		}
 		events = append(events, more...)
 	}
 	return events, nil
+}
+
+// insertInbox puts an item where it will be delivered: what interrupts goes
+// before what waits, in the order it came.
+func insertInbox(inbox []*InboxItem, item *InboxItem) []*InboxItem {
+	urgent := func(it *InboxItem) bool { return it.Mode == Interrupt || it.Mode == Rollback }
+	at := len(inbox)
+	if urgent(item) {
+		at = 0
+		for at < len(inbox) && urgent(inbox[at]) {
+			at++
+		}
+	}
+	return slices.Insert(inbox, at, item)
 }
 
 // rootParent stands in an inbox item for "begin a new root".

@@ -75,6 +75,12 @@ type Store interface {
 	Close() error
 }
 
+// Exclusive is implemented by stores that one process owns alone: whatever
+// another worker held when the store was opened, that worker is gone.
+type Exclusive interface {
+	Exclusive() bool
+}
+
 // Appended says what an Append did.
 type Appended struct {
 	// First and Last are the seqs of the new events. With no events First is Last+1.
@@ -83,7 +89,8 @@ type Appended struct {
 }
 
 // Index is the read models over all sessions. Lists are newest first; pages
-// follow Cursor, which is opaque.
+// follow Cursor, which is opaque. A cursor that no list gave is refused with a
+// [session.Error] that has the code Invalid.
 type Index interface {
 	Sessions(ctx context.Context, q SessionQuery) (Page[SessionRow], error)
 	Runs(ctx context.Context, q RunQuery) (Page[session.Run], error)
@@ -114,7 +121,7 @@ type SessionRow struct {
 func RowOf(s *session.State) SessionRow {
 	row := SessionRow{
 		ID: s.ID, Tenant: s.Tenant, Owner: s.Owner, Title: s.Title, Agent: s.Agent, Status: "idle",
-		Inbox: len(s.Inbox), Seq: s.Seq, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+		Inbox: len(s.Inbox), Seq: s.FactSeq, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 	if run := s.Active(); run != nil {
 		row.Status, row.Run = string(run.Status), run.ID
