@@ -11,6 +11,17 @@ import (
 	"github.com/holdfast-run/holdfast/tool"
 )
 
+// Done is what a command answers.
+type Done[T any] struct {
+	// Is the thing that the command was about, as it is now.
+	Is T
+	// Seq is the session's last event that the command wrote, or the last there
+	// is if nothing was left to do. A mirror that has reached it shows the effect.
+	Seq int64
+	// Repeated says that nothing was left to do.
+	Repeated bool
+}
+
 // Submission is a message that asks for a run.
 type Submission struct {
 	// ID is the message's id, chosen by the client: the idempotency key.
@@ -27,6 +38,8 @@ type Submission struct {
 type Submitted struct {
 	Message session.Message
 	Run     session.Run
+	// Inbox is the message's place in the inbox, if it waits there.
+	Inbox *session.InboxItem
 	// Seq is the session's last event that the submission needed.
 	Seq int64
 	// Repeated says that the same message had been accepted before.
@@ -54,15 +67,16 @@ func (r *Runtime) Submit(ctx context.Context, p Principal, id string, m Submissi
 	out := Submitted{Seq: done.Last, Repeated: c.Repeated}
 	err = r.view(ctx, p, id, func(s *session.State) error {
 		if run := s.Run(c.Accepted); run != nil {
-			out.Run = *run
+			out.Run = cloneRun(run)
 		}
 		if item := s.InboxItem(m.ID); item != nil {
-			out.Message = item.Message
+			copied := *item
+			out.Message, out.Inbox = copied.Message, &copied
 		} else if msg := s.Message(m.ID); msg != nil {
 			out.Message = *msg
 			out.Message.Parts = m.Parts
-		} else {
-			out.Message = session.Message{ID: m.ID, Role: session.RoleUser, Parts: m.Parts, Status: session.MessageWhole, Run: c.Accepted}
+		} else { // taken back since
+			out.Message = session.Message{ID: m.ID}
 		}
 		return nil
 	})
@@ -116,27 +130,56 @@ func invalid(field, message string) error {
 	return &session.Error{Code: session.Invalid, Field: field, Message: message}
 }
 
-// CreateSession begins a session without a message. Creating it again is fine.
-func (r *Runtime) CreateSession(ctx context.Context, p Principal, id string, c session.Create) (store.SessionRow, error) {
+// CreateSession begins a session without a message. Creating it again is fine
+// and changes nothing.
+func (r *Runtime) CreateSession(ctx context.Context, p Principal, id string, c session.Create) (Done[Session], error) {
 	if !session.ValidID(id) {
-		return store.SessionRow{}, invalid("id", "a session id has 1 to 128 letters, digits, \"_\" or \"-\"")
+		return Done[Session]{}, invalid("id", "a session id has 1 to 128 letters, digits, \"_\" or \"-\"")
 	}
 	if _, ok := r.agents.Find(c.Agent); !ok {
-		return store.SessionRow{}, invalid("agent", fmt.Sprintf("there is no agent %q", c.Agent))
+		return Done[Session]{}, invalid("agent", fmt.Sprintf("there is no agent %q", c.Agent))
 	}
 	c.Tenant, c.Owner = p.Tenant, p.Owner
-	if _, err := r.store.Append(ctx, id, c.Decide); err != nil {
-		return store.SessionRow{}, err
+	done, err := r.store.Append(ctx, id, c.Decide)
+	if err != nil {
+		return Done[Session]{}, err
 	}
-	return r.Session(ctx, p, id)
+	return answer(done, func() (Session, error) { return r.Session(ctx, p, id) })
 }
 
-// UpdateSession changes a session's title, metadata or head.
-func (r *Runtime) UpdateSession(ctx context.Context, p Principal, id string, u session.Update) (store.SessionRow, error) {
-	if _, err := r.command(ctx, p, id, u.Decide); err != nil {
-		return store.SessionRow{}, err
+// UpdateSession changes a session's title, metadata or head. A new head is the
+// newest message below the one named.
+func (r *Runtime) UpdateSession(ctx context.Context, p Principal, id string, u session.Update) (Done[Session], error) {
+	done, err := r.command(ctx, p, id, func(s *session.State) ([]session.Event, error) {
+		u := u
+		if u.Head != nil && s.Message(*u.Head) != nil {
+			leaf := newestBelow(s, *u.Head)
+			u.Head = &leaf
+		}
+		return u.Decide(s)
+	})
+	if err != nil {
+		return Done[Session]{}, err
 	}
-	return r.Session(ctx, p, id)
+	return answer(done, func() (Session, error) { return r.Session(ctx, p, id) })
+}
+
+// newestBelow follows the newest answer from a message down to a leaf.
+func newestBelow(s *session.State, id string) string {
+	newest := make(map[string]string, len(s.Messages))
+	for _, m := range s.Messages { // oldest first: the newest child stays
+		newest[m.Parent] = m.ID
+	}
+	for newest[id] != "" {
+		id = newest[id]
+	}
+	return id
+}
+
+// answer reads what a command was about after it was done.
+func answer[T any](done store.Appended, read func() (T, error)) (Done[T], error) {
+	is, err := read()
+	return Done[T]{Is: is, Seq: done.Last, Repeated: len(done.Events) == 0}, err
 }
 
 // DeleteSession removes a session and everything in it. Its runs are cancelled first.
@@ -161,37 +204,44 @@ func (r *Runtime) DeleteSession(ctx context.Context, p Principal, id string) err
 }
 
 // Cancel asks for the end of a run and gives the run as it is then: cancelled,
-// or with CancelRequestedAt and a CancelDeadline. Errors: store.ErrNotFound,
-// *session.Error with run_terminal, which carries the run.
-func (r *Runtime) Cancel(ctx context.Context, p Principal, runID, reason string) (session.Run, error) {
+// or with CancelRequestedAt and a CancelDeadline. A run that was cancelled before is
+// fine. Errors: store.ErrNotFound, *session.Error with run_terminal, which carries the run.
+func (r *Runtime) Cancel(ctx context.Context, p Principal, runID, reason string) (Done[session.Run], error) {
 	run, err := r.FindRun(ctx, p, runID)
 	if err != nil {
-		return session.Run{}, err
+		return Done[session.Run]{}, err
 	}
-	c := session.Cancel{Run: runID, By: p.Owner, Reason: reason, At: r.opts.Now(), Grace: r.opts.CancelGrace}
-	if _, err := r.command(ctx, p, run.Session, c.Decide); err != nil {
-		return session.Run{}, err
+	c := session.Cancel{Run: runID, By: p.Owner, Reason: session.CleanText(reason), At: r.opts.Now(), Grace: r.opts.CancelGrace}
+	done, err := r.command(ctx, p, run.Session, func(s *session.State) ([]session.Event, error) {
+		if run := s.Run(runID); run != nil && run.Status == session.Cancelled {
+			return nil, nil
+		}
+		return c.Decide(s)
+	})
+	if err != nil {
+		return Done[session.Run]{}, err
 	}
-	return r.FindRun(ctx, p, runID)
+	return answer(done, func() (session.Run, error) { return r.FindRun(ctx, p, runID) })
 }
 
 // Retry asks for a new run on the input of one that has ended. newID may be
 // chosen by the client; the same again gives the same run. Empty: a fresh id.
-func (r *Runtime) Retry(ctx context.Context, p Principal, runID, newID string) (session.Run, error) {
+func (r *Runtime) Retry(ctx context.Context, p Principal, runID, newID string) (Done[session.Run], error) {
 	run, err := r.FindRun(ctx, p, runID)
 	if err != nil {
-		return session.Run{}, err
+		return Done[session.Run]{}, err
 	}
 	if newID == "" {
 		newID = session.NewID(session.RunPrefix)
 	} else if !session.ValidID(newID) {
-		return session.Run{}, invalid("id", "a run id has 1 to 128 letters, digits, \"_\" or \"-\"")
+		return Done[session.Run]{}, invalid("id", "a run id has 1 to 128 letters, digits, \"_\" or \"-\"")
 	}
 	c := session.Retry{Run: runID, ID: newID, Output: session.NewID(session.MessagePrefix)}
-	if _, err := r.command(ctx, p, run.Session, c.Decide); err != nil {
-		return session.Run{}, err
+	done, err := r.command(ctx, p, run.Session, c.Decide)
+	if err != nil {
+		return Done[session.Run]{}, err
 	}
-	return r.FindRun(ctx, p, newID)
+	return answer(done, func() (session.Run, error) { return r.FindRun(ctx, p, newID) })
 }
 
 // Deciding is a person's decision on an approval.
@@ -204,35 +254,33 @@ type Deciding struct {
 
 // DecideApproval decides an approval, once. The same decision again is fine;
 // another is refused with approval_decided, which carries the winner.
-func (r *Runtime) DecideApproval(ctx context.Context, p Principal, id string, d Deciding) (session.Approval, error) {
+func (r *Runtime) DecideApproval(ctx context.Context, p Principal, id string, d Deciding) (Done[session.Approval], error) {
 	a, err := r.Approval(ctx, p, id)
 	if err != nil {
-		return session.Approval{}, err
+		return Done[session.Approval]{}, err
 	}
 	if d.Arguments != nil {
 		if d.Arguments, err = r.checkEdited(ctx, p, a, d); err != nil {
-			return session.Approval{}, err
+			return Done[session.Approval]{}, err
 		}
 	}
 	c := session.DecideApproval{ID: id, Decision: d.Decision, By: p.Owner, Note: session.CleanText(d.Note), Arguments: d.Arguments}
-	if a.Status != session.StatusPending {
-		if err := c.Against(&a); err != nil {
-			return session.Approval{}, err
+	done, err := r.command(ctx, p, a.Session, func(s *session.State) ([]session.Event, error) {
+		if a.Status != session.StatusPending {
+			return nil, c.Against(&a)
 		}
-		return a, nil
-	}
-	_, err = r.command(ctx, p, a.Session, c.Decide)
+		return c.Decide(s)
+	})
 	if errors.Is(err, &session.Error{Code: session.NotFound}) {
 		// Its run ended since: the read model remembers how.
 		if a, err = r.Approval(ctx, p, id); err == nil {
-			err = c.Against(&a)
+			done, err = r.command(ctx, p, a.Session, func(*session.State) ([]session.Event, error) { return nil, c.Against(&a) })
 		}
-		return a, err
 	}
 	if err != nil {
-		return session.Approval{}, err
+		return Done[session.Approval]{}, err
 	}
-	return r.Approval(ctx, p, id)
+	return answer(done, func() (session.Approval, error) { return r.Approval(ctx, p, id) })
 }
 
 // checkEdited validates edited arguments against the tool's schema.
@@ -248,11 +296,11 @@ func (r *Runtime) checkEdited(ctx context.Context, p Principal, a session.Approv
 	if !ok || ag.Tools == nil {
 		return nil, invalid("arguments", fmt.Sprintf("the agent %q or its tool %q is gone: decide without editing", run.Agent, a.Name))
 	}
-	t, ok := ag.Tools.Find(a.Name)
-	if !ok {
+	_, spec, err := ag.Tools.Lookup(a.Name)
+	if err != nil {
 		return nil, invalid("arguments", fmt.Sprintf("the tool %q is gone: decide without editing", a.Name))
 	}
-	clean, err := tool.Validate(t.Spec(), d.Arguments)
+	clean, err := tool.Validate(spec, d.Arguments)
 	if err != nil {
 		return nil, invalid("arguments", err.Error())
 	}
@@ -260,48 +308,53 @@ func (r *Runtime) checkEdited(ctx context.Context, p Principal, a session.Approv
 }
 
 // ResolveTool takes a person's word on a call whose outcome is unknown.
-func (r *Runtime) ResolveTool(ctx context.Context, p Principal, c session.ResolveTool) (session.Run, error) {
+func (r *Runtime) ResolveTool(ctx context.Context, p Principal, c session.ResolveTool) (Done[session.Run], error) {
 	run, err := r.FindRun(ctx, p, c.Run)
 	if err != nil {
-		return session.Run{}, err
+		return Done[session.Run]{}, err
 	}
 	switch c.Outcome {
 	case session.Happened, session.DidNot, session.OutcomeFail:
 	default:
-		return session.Run{}, invalid("outcome", "outcome is happened, did_not or failed")
+		return Done[session.Run]{}, invalid("outcome", "outcome is happened, did_not or failed")
 	}
 	if c.Result != nil {
+		if c.Outcome != session.Happened {
+			return Done[session.Run]{}, invalid("result", "result goes with the outcome happened only")
+		}
 		if c.Result, err = session.CleanJSON(c.Result); err != nil {
-			return session.Run{}, invalid("result", err.Error())
+			return Done[session.Run]{}, invalid("result", err.Error())
 		}
 	}
 	c.By, c.Note = p.Owner, session.CleanText(c.Note)
-	if _, err := r.command(ctx, p, run.Session, c.Decide); err != nil {
-		return session.Run{}, err
+	done, err := r.command(ctx, p, run.Session, c.Decide)
+	if err != nil {
+		return Done[session.Run]{}, err
 	}
-	return r.FindRun(ctx, p, c.Run)
+	return answer(done, func() (session.Run, error) { return r.FindRun(ctx, p, c.Run) })
 }
 
 // EditInbox replaces the parts of a waiting message.
-func (r *Runtime) EditInbox(ctx context.Context, p Principal, id, message string, parts []session.Part) (session.InboxItem, error) {
+func (r *Runtime) EditInbox(ctx context.Context, p Principal, id, message string, parts []session.Part) (Done[session.InboxItem], error) {
 	if len(parts) == 0 {
-		return session.InboxItem{}, invalid("parts", "a message needs at least one part")
+		return Done[session.InboxItem]{}, invalid("parts", "a message needs at least one part")
 	}
 	if err := r.checkParts(parts); err != nil {
-		return session.InboxItem{}, err
+		return Done[session.InboxItem]{}, err
 	}
 	c := session.EditInbox{ID: message, Parts: parts, By: p.Owner}
-	if _, err := r.command(ctx, p, id, c.Decide); err != nil {
-		return session.InboxItem{}, err
-	}
 	var item session.InboxItem
-	err := r.view(ctx, p, id, func(s *session.State) error {
+	done, err := r.command(ctx, p, id, func(s *session.State) ([]session.Event, error) {
 		if it := s.InboxItem(message); it != nil {
 			item = *it
+			item.Message.Parts = parts
 		}
-		return nil
+		return c.Decide(s)
 	})
-	return item, err
+	if err != nil {
+		return Done[session.InboxItem]{}, err
+	}
+	return Done[session.InboxItem]{Is: item, Seq: done.Last}, nil
 }
 
 // RemoveInbox takes a waiting message back.

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"slices"
 
@@ -9,17 +10,23 @@ import (
 	"github.com/holdfast-run/holdfast/store"
 )
 
+// Session is a session as its owner sees it.
+type Session struct {
+	store.SessionRow
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
 // Snapshot is a session at one seq: what a page needs to be rebuilt. The
 // stream after Seq goes on from exactly here.
 type Snapshot struct {
-	Session store.SessionRow `json:"session"`
-	Seq     int64            `json:"seq"`
-	Head    string           `json:"head,omitempty"`
+	Session Session `json:"session"`
+	Seq     int64   `json:"seq"`
+	Head    string  `json:"head,omitempty"`
 	// Messages are the last of the active branch, oldest first.
 	Messages []session.Message `json:"messages"`
 	// HasMore says that the branch has messages before these.
 	HasMore bool `json:"hasMore"`
-	// Runs are those that are not terminal, and those of Messages.
+	// Runs are those that are not terminal, and those of Messages, oldest first, without steps.
 	Runs      []session.Run       `json:"runs"`
 	Approvals []session.Approval  `json:"approvals"`
 	Inbox     []session.InboxItem `json:"inbox"`
@@ -35,10 +42,9 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 	live := map[string]session.Message{}
 	var path []string
 	siblings := map[string][]string{}
-	open := map[string]session.Run{}
 	var ended []string
 	err := r.view(ctx, p, id, func(s *session.State) error {
-		snap.Session, snap.Seq, snap.Head = store.RowOf(s), s.Seq, s.Head
+		snap.Session, snap.Seq, snap.Head = sessionOf(s), s.Seq, s.Head
 		path = s.Path(s.Head)
 		snap.HasMore = len(path) > window
 		path = path[max(0, len(path)-window):]
@@ -57,8 +63,7 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 		for _, run := range s.Runs {
 			switch {
 			case !run.Status.Terminal():
-				open[run.ID] = cloneRun(run)
-				snap.Runs = append(snap.Runs, open[run.ID])
+				snap.Runs = append(snap.Runs, cloneRun(run))
 			case wanted[run.ID]:
 				ended = append(ended, run.ID)
 			}
@@ -96,6 +101,7 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 		if err != nil {
 			return Snapshot{}, err
 		}
+		run.Steps = nil
 		snap.Runs = append(snap.Runs, run)
 	}
 	slices.SortFunc(snap.Runs, func(a, b session.Run) int { return a.QueuedAt.Compare(b.QueuedAt) })
@@ -114,23 +120,37 @@ func cloneMessage(m *session.Message) session.Message {
 	return c
 }
 
+// cloneRun is a run as lists show it: without its steps.
 func cloneRun(run *session.Run) session.Run {
 	c := *run
-	c.Steps = slices.Clone(run.Steps)
+	c.Steps = nil
 	return c
 }
 
-// Messages pages backwards through the branch that ends at the head: at most
-// limit messages (default 50, at most 500) before the message before, oldest
-// first. An empty before means from the end. more says that there are earlier ones.
-func (r *Runtime) Messages(ctx context.Context, p Principal, id, before string, limit int) (messages []session.Message, more bool, err error) {
+func sessionOf(s *session.State) Session {
+	return Session{SessionRow: store.RowOf(s), Metadata: s.Metadata}
+}
+
+// MessagePage is a piece of a branch, oldest message first.
+type MessagePage struct {
+	Messages []session.Message `json:"messages"`
+	// HasMore says that the branch has earlier messages.
+	HasMore bool  `json:"hasMore"`
+	Seq     int64 `json:"seq"` // the session's, when the page was read
+}
+
+// Messages pages backwards: at most limit messages (default 50, at most 500)
+// that lead to the message before, without it. An empty before means the end of
+// the active branch.
+func (r *Runtime) Messages(ctx context.Context, p Principal, id, before string, limit int) (MessagePage, error) {
 	if limit <= 0 {
 		limit = 50
 	}
 	limit = min(limit, 500)
+	page := MessagePage{Messages: []session.Message{}}
 	var path []string
 	siblings := map[string][]string{}
-	err = r.view(ctx, p, id, func(s *session.State) error {
+	err := r.view(ctx, p, id, func(s *session.State) error {
 		leaf := s.Head
 		if before != "" {
 			m := s.Message(before)
@@ -140,7 +160,7 @@ func (r *Runtime) Messages(ctx context.Context, p Principal, id, before string, 
 			leaf = m.Parent
 		}
 		path = s.Path(leaf)
-		more = len(path) > limit
+		page.Seq, page.HasMore = s.Seq, len(path) > limit
 		path = path[max(0, len(path)-limit):]
 		byPlace := s.SiblingIndex()
 		for _, mid := range path {
@@ -152,13 +172,17 @@ func (r *Runtime) Messages(ctx context.Context, p Principal, id, before string, 
 		return nil
 	})
 	if err != nil {
-		return nil, false, err
+		return MessagePage{}, err
 	}
-	messages, err = r.store.Messages(ctx, id, path)
-	for i := range messages {
-		messages[i].Siblings = siblings[messages[i].ID]
+	messages, err := r.store.Messages(ctx, id, path)
+	if err != nil {
+		return MessagePage{}, err
 	}
-	return messages, more, err
+	for _, m := range messages {
+		m.Siblings = siblings[m.ID]
+		page.Messages = append(page.Messages, m)
+	}
+	return page, nil
 }
 
 // Sessions lists the principal's sessions, the last changed first.
@@ -167,22 +191,23 @@ func (r *Runtime) Sessions(ctx context.Context, p Principal, q store.SessionQuer
 	return r.store.Sessions(ctx, q)
 }
 
-// Session finds one session's row, or gives store.ErrNotFound.
-func (r *Runtime) Session(ctx context.Context, p Principal, id string) (store.SessionRow, error) {
-	row, err := r.store.Session(ctx, id)
-	if err == nil && (row.Tenant != p.Tenant || row.Owner != p.Owner) {
-		err = store.ErrNotFound
-	}
-	if err != nil {
-		return store.SessionRow{}, err
-	}
-	return row, nil
+// Session finds one session, or gives store.ErrNotFound.
+func (r *Runtime) Session(ctx context.Context, p Principal, id string) (found Session, err error) {
+	err = r.view(ctx, p, id, func(s *session.State) error {
+		found = sessionOf(s)
+		return nil
+	})
+	return found, err
 }
 
-// Runs lists the principal's runs, the last queued first.
+// Runs lists the principal's runs, the last queued first, without their steps.
 func (r *Runtime) Runs(ctx context.Context, p Principal, q store.RunQuery) (store.Page[session.Run], error) {
 	q.Tenant, q.Owner = p.Tenant, p.Owner
-	return r.store.Runs(ctx, q)
+	page, err := r.store.Runs(ctx, q)
+	for i := range page.Items {
+		page.Items[i].Steps = nil
+	}
+	return page, err
 }
 
 // FindRun finds one run, or gives store.ErrNotFound.
