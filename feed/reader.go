@@ -1,0 +1,143 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+)
+
+// Reader follows one session from a cursor. It is for one goroutine at a time.
+type Reader struct {
+	topic  *topic
+	after  int64
+	closed bool
+}
+
+// Session is the id of the session that is followed.
+func (r *Reader) Session() string { return r.topic.id }
+
+// Cursor is the last seq that Next gave, or the one that Follow began with.
+func (r *Reader) Cursor() int64 { return r.after }
+
+// Next gives all frames after the cursor that there are, about 256 KiB at most,
+// and moves the cursor past them. Without any it blocks until there are some.
+// The frames join from the cursor on; they are shared and must not be changed.
+// An error ends the reader unless it is that of ctx or the store's, after which
+// the call may be made again and goes on where it was.
+func (r *Reader) Next(ctx context.Context) ([]session.Frame, error) {
+	for {
+		frames, more, err := r.ready(ctx, batchBytes)
+		if err != nil || len(frames) > 0 {
+			return frames, err
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Close lets go of the session. It may be called more than once.
+func (r *Reader) Close() {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	r.topic.hub.readers.Add(-1)
+	r.topic.hub.release(r.topic)
+}
+
+// ready gives what there is after the cursor and moves it, or else the channel
+// that is closed when it is time to ask again. It blocks on the store at most.
+func (r *Reader) ready(ctx context.Context, limit int) ([]session.Frame, <-chan struct{}, error) {
+	t := r.topic
+	for {
+		t.mu.Lock()
+		if t.err != nil {
+			defer t.mu.Unlock()
+			return nil, nil, t.err
+		}
+		if r.after >= t.head {
+			defer t.mu.Unlock()
+			if t.wake == nil {
+				t.wake = make(chan struct{})
+			}
+			return nil, t.wake, nil
+		}
+		frames, head := t.tail.cut(r.after, limit), t.head
+		t.mu.Unlock()
+		if frames == nil {
+			page, err := r.page(ctx, head, limit)
+			if err != nil {
+				return nil, nil, err
+			}
+			if len(page) == 0 {
+				continue
+			}
+			frames = page
+		}
+		if frames[0].From != r.after+1 || !joined(frames) {
+			return nil, nil, fmt.Errorf("session %s: after %d come frames from %d to %d: %w",
+				t.id, r.after, frames[0].From, frames[len(frames)-1].To, ErrBroken)
+		}
+		r.after = frames[len(frames)-1].To
+		return frames, nil, nil
+	}
+}
+
+// page reads what comes after the cursor from the store, which is known to
+// reach head. Nothing without an error: the topic has ended meanwhile.
+func (r *Reader) page(ctx context.Context, head int64, limit int) ([]session.Frame, error) {
+	t := r.topic
+	t.hub.reads.Add(1)
+	frames, err := t.hub.src.Read(ctx, t.id, r.after, pageFrames)
+	if errors.Is(err, store.ErrNotFound) {
+		t.hub.end(t, fmt.Errorf("session %s: %w", t.id, err))
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read session %s after %d: %w", t.id, r.after, err)
+	}
+	if len(frames) == 0 {
+		return nil, t.missing(ctx, r.after, head)
+	}
+	t.seed(frames)
+	return clip(frames, limit), nil
+}
+
+// missing finds out why the store has nothing after a cursor below the head.
+func (t *topic) missing(ctx context.Context, after, head int64) error {
+	now, err := t.hub.src.Head(ctx, t.id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		t.hub.end(t, fmt.Errorf("session %s: %w", t.id, err))
+		return nil
+	case err != nil:
+		return fmt.Errorf("head of session %s: %w", t.id, err)
+	case now < head:
+		// A log never shrinks: this is another one under the same id.
+		t.hub.end(t, &AheadError{Session: t.id, After: head, Head: now})
+		return nil
+	}
+	return fmt.Errorf("session %s ends at %d and has nothing after %d: %w", t.id, now, after, ErrBroken)
+}
+
+// seed lets a page that reaches the head be the tail when there is none, so
+// that the next reader need not read it again.
+func (t *topic) seed(frames []session.Frame) {
+	if !joined(frames) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := frames[len(frames)-1].To
+	if len(t.tail.frames) > 0 || last < t.head || t.err != nil {
+		return
+	}
+	t.feedLocked(frames)
+	t.learnLocked(last)
+}
