@@ -196,7 +196,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, request Request,
 		s.journal.leave(request.Number, func(done *Request) {
 			done.BytesSent = p.out.sent
 			switch {
-			case err == nil, errors.Is(err, errCut), errors.Is(err, errReset), errors.Is(err, errClosing):
+			case err == nil, errors.Is(err, errCut), errors.Is(err, errReset), s.life.Err() != nil:
 			case errors.Is(err, errScript):
 				done.PlayError = err.Error()
 			default:
