@@ -2,12 +2,22 @@
 // to the world, with what the runtime must know to do it safely: the effects of
 // a call, who must approve it, and an idempotency key that stays the same when
 // the call is made again.
+//
+// A call passes four doors on its way, each a function of this package:
+//
+//	the model's text ── Validate ──> arguments ── Policy.Needs ──> a person, perhaps
+//	                                     │
+//	     the log <── Bound, Inline ── Run (timeout, panics, one well-formed result)
+//
+// A program makes its own tools with [New], from a Go function, or by
+// implementing [Tool]. An agent holds its tools in a [Set].
 package tool
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-run/holdfast/session"
@@ -39,9 +49,12 @@ type Spec struct {
 	Effects session.Effects
 	// Approval says when a person must agree first. Default: Never.
 	Approval Policy
-	// Timeout bounds one call. Default: 2 minutes.
+	// Timeout bounds one call. Default: [DefaultTimeout].
 	Timeout time.Duration
 }
+
+// DefaultTimeout bounds a call whose [Spec] names no Timeout.
+const DefaultTimeout = 2 * time.Minute
 
 // Call is one request to act.
 type Call struct {
@@ -55,8 +68,9 @@ type Call struct {
 	Run            string
 	// Attempt counts the tries of this call from 1.
 	Attempt int
-	// Progress tells watchers how far the call is. It never blocks for long and
-	// may drop all but the newest report. It is never nil.
+	// Progress tells watchers how far the call is. It never blocks for long, may
+	// drop all but the newest report, and may be called by several goroutines. It
+	// is never nil for a call that came through [Run].
 	Progress func(session.Progress)
 }
 
@@ -71,17 +85,29 @@ func Text(s string) Result { return Result{Value: session.JSONString(s)} }
 
 // Error is a failure the model can act on.
 type Error struct {
-	// Code is a short stable name such as "not_found" or "timeout".
+	// Code is a short stable name such as "not_found" or one of the Code constants.
 	Code string
 	// Message tells the model what happened and what to do instead.
 	Message string
 }
 
+// The codes this package gives. A tool may use them and any other.
+const (
+	CodeInvalidArguments = "invalid_arguments" // the model's arguments cannot be used; nothing was done
+	CodeUnknownTool      = "unknown_tool"      // the agent has no tool of that name
+	CodeTimeout          = "timeout"           // the call took longer than it may
+	CodeInvalidResult    = "invalid_result"    // the tool acted, but its result cannot be used
+	CodeCrash            = "tool_crash"        // the tool's code panicked
+	CodeFailed           = "tool_failed"       // any error of a tool that gives no code
+)
+
 // Error gives the message.
 func (e *Error) Error() string { return e.Message }
 
-// Errorf makes an *Error from a code and a message.
-func Errorf(code, message string) *Error { return &Error{Code: code, Message: message} }
+// Errorf makes an *Error from a code and a formatted message.
+func Errorf(code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
 
 // ErrUnknownTool is wrapped by lookups of names that a [Set] does not hold.
 var ErrUnknownTool = errors.New("tool: unknown tool")
