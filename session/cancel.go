@@ -15,7 +15,8 @@ type Cancel struct {
 	Grace  time.Duration
 }
 
-// Decide records the wish, and the end where it can. Errors: NotFound, RunTerminal.
+// Decide records the wish, and the end where it can. Cancelling a run that was
+// cancelled is fine. Errors: NotFound, RunTerminal when it completed or failed first.
 func (c Cancel) Decide(s *State) ([]Event, error) {
 	run := s.Run(c.Run)
 	if run == nil {
@@ -25,22 +26,34 @@ func (c Cancel) Decide(s *State) ([]Event, error) {
 }
 
 func (c Cancel) decide(s *State, run *Run, inbox []*InboxItem) ([]Event, error) {
+	if run.Status == Cancelled {
+		return nil, nil
+	}
 	if run.Status.Terminal() {
-		ended := *run
-		err := refuse(RunTerminal, "the run %s has already ended: it is %s", run.ID, run.Status)
-		err.Run = &ended
-		return nil, err
+		return nil, terminal(run)
 	}
 	var events []Event
-	if run.CancelRequestedAt == nil {
+	first := run.CancelRequestedAt == nil
+	if first {
 		events = append(events, Event{Run: run.ID, Data: RunCancelRequested{
 			By: c.By, Reason: c.Reason, Deadline: c.At.Add(c.Grace).UTC().Truncate(time.Millisecond),
 		}})
 	}
 	if run.Status == Running {
+		if first { // nobody may approve what will not be done
+			events = append(events, s.void(run, "run cancelled")...)
+		}
 		return events, nil
 	}
 	return append(events, s.end(run, RunCancelled{By: c.By, Reason: c.Reason, Usage: run.Usage}, inbox)...), nil
+}
+
+// terminal refuses what a run that has ended cannot do any more.
+func terminal(run *Run) *Error {
+	ended := *run
+	err := refuse(RunTerminal, "the run %s has already ended: it is %s", run.ID, run.Status)
+	err.Run = &ended
+	return err
 }
 
 // CancelOverdue ends a cancelled run whose worker did not end it in time.
@@ -82,11 +95,7 @@ func (s *State) end(run *Run, terminal Data, inbox []*InboxItem) []Event {
 	emit := func(d Data) {
 		events = append(events, Event{Run: run.ID, Step: run.CurrentStep, Attempt: run.Attempt, Data: d})
 	}
-	for _, a := range s.Approvals {
-		if a.Run == run.ID && a.Status == StatusPending {
-			emit(ApprovalVoided{ID: a.ID, Reason: "run " + firstOf(reason, "completed")})
-		}
-	}
+	events = append(events, s.void(run, "run "+firstOf(reason, "completed"))...)
 	if m := s.Message(run.Message); m != nil && m.Status == MessageStreaming {
 		for _, c := range s.Calls(run) {
 			if !c.Status.Settled() {
@@ -110,6 +119,18 @@ func (s *State) end(run *Run, terminal Data, inbox []*InboxItem) []Event {
 	}
 	events = append(events, Event{Run: run.ID, Data: terminal})
 	return append(events, s.next(run, inbox)...)
+}
+
+// void ends the run's pending approvals.
+func (s *State) void(run *Run, reason string) []Event {
+	var events []Event
+	for _, a := range s.Approvals {
+		if a.Run == run.ID && a.Status == StatusPending {
+			events = append(events, Event{Run: run.ID, Step: run.CurrentStep, Attempt: run.Attempt,
+				Data: ApprovalVoided{ID: a.ID, Reason: reason}})
+		}
+	}
+	return events
 }
 
 func carriedBy(run *Run) string {

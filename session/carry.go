@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -43,7 +44,8 @@ func (c *Claim) Decide(s *State) ([]Event, error) {
 // carried under fence. write sees the run and gives the events.
 //
 // Errors: Fenced when another worker has it or it has ended; CancelIsRequested
-// when a cancel is recorded and the events would start a step or a tool.
+// when a cancel is recorded and the events would do anything but bring it to
+// its end: start a step or a tool, ask for an approval, or wait.
 func Carry(runID string, fence int64, write func(s *State, run *Run) ([]Event, error)) Decide {
 	return func(s *State) ([]Event, error) {
 		run := s.Run(runID)
@@ -63,7 +65,7 @@ func Carry(runID string, fence int64, write func(s *State, run *Run) ([]Event, e
 				e.Run = run.ID
 			}
 			switch e.Data.(type) {
-			case StepStarted, ToolStarted:
+			case StepStarted, ToolStarted, ApprovalRequested, RunWaiting:
 				if run.CancelRequestedAt != nil {
 					return nil, refuse(CancelIsRequested, "the run %s is being cancelled", run.ID)
 				}
@@ -102,12 +104,14 @@ func (c Reconcile) Decide(s *State) ([]Event, error) {
 	crash := c.Cause == CauseLeaseExpired || c.Cause == CauseRestart
 	cut := s.cutOff(run, crash)
 	switch {
-	case c.Cause == CauseDrain:
-		r.Decision = "hand_over"
 	case run.CancelRequestedAt != nil:
 		r.Decision = "cancel"
+		// What was being said is kept as said: no attempt of it will follow.
+		cut = slices.DeleteFunc(cut, func(e Event) bool { _, attempt := e.Data.(AttemptFailed); return attempt })
 		events := append([]Event{{Run: run.ID, Data: r}}, cut...)
 		return append(events, s.End(run, RunCancelled{By: run.CancelBy, Reason: run.CancelReason, Usage: run.Usage})...), nil
+	case c.Cause == CauseDrain:
+		r.Decision = "hand_over"
 	case crash && c.MaxCrashes > 0 && run.Crashes+1 >= c.MaxCrashes:
 		r.Decision = "fail"
 		events := append([]Event{{Run: run.ID, Data: r}}, cut...)

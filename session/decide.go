@@ -63,11 +63,14 @@ type ResolveTool struct {
 	By        string
 }
 
-// Decide records it. Errors: NotFound, OutcomeKnown.
+// Decide records it. Errors: NotFound, RunTerminal, OutcomeKnown.
 func (c ResolveTool) Decide(s *State) ([]Event, error) {
 	run := s.Run(c.Run)
 	if run == nil {
 		return nil, notFound("run", c.Run)
+	}
+	if run.Status.Terminal() {
+		return nil, terminal(run)
 	}
 	var call *ToolCall
 	for _, t := range s.Calls(run) {
@@ -154,7 +157,10 @@ func (c Update) Decide(s *State) ([]Event, error) {
 	if !s.Exists() {
 		return nil, notFound("session", s.ID)
 	}
-	u := Updated{Metadata: c.Metadata}
+	var u Updated
+	if !bytes.Equal(c.Metadata, s.Metadata) {
+		u.Metadata = c.Metadata
+	}
 	if c.Title != nil && *c.Title != s.Title {
 		u.Title = c.Title
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+	"unicode/utf8"
 )
 
 // Event is one entry of a session's log. Seq counts from 1 without holes; the
@@ -52,8 +53,9 @@ func (u Unknown) MarshalJSON() ([]byte, error) {
 	return u.Raw, nil
 }
 
-// timeFormat is RFC 3339 with exactly three digits of a second.
-const timeFormat = "2006-01-02T15:04:05.000Z"
+// timeFormat is RFC 3339 with at most three digits of a second, as time.Time's
+// own JSON has it: one instant has one spelling in events and in states.
+const timeFormat = "2006-01-02T15:04:05.999Z"
 
 // AppendJSON appends the event's JSON to b: compact, without a line break, the
 // members in the order session, seq, type, at, run, step, attempt, data.
@@ -106,9 +108,13 @@ func appendDelta(b []byte, message string, part int, text string) []byte {
 	return append(b, '}')
 }
 
-// appendString appends s as a JSON string, escaping what JSON demands.
+// appendString appends s as a JSON string, escaping what JSON demands. Text that
+// got here without [CleanText] cannot break the frame.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
+	if !utf8.ValidString(s) {
+		s = CleanText(s)
+	}
 	b = append(b, '"')
 	start := 0
 	for i := 0; i < len(s); i++ {

@@ -219,7 +219,8 @@ type ToolStarted struct {
 type ToolProgress struct {
 	Message string `json:"message"`
 	Call    string `json:"call"`
-	Progress
+	// Progress has a message of its own, so it is not embedded in the JSON.
+	Progress Progress `json:"progress"`
 }
 
 // ToolCompleted is the result of a call.

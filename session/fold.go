@@ -65,10 +65,13 @@ func (s *State) update(d Updated) {
 }
 
 func (s *State) addMessage(e Event, d MessageCreated) {
-	if s.messages[d.Message.ID] != nil {
+	if d.Message.ID == "" || s.messages[d.Message.ID] != nil {
 		return
 	}
 	m := d.Message
+	if s.messages[m.Parent] == nil {
+		m.Parent = "" // a tree has no loops and no loose ends
+	}
 	m.Parts = slices.Clone(m.Parts)
 	m.Seq, m.CreatedAt = e.Seq, e.At
 	if m.Status == "" {
@@ -99,14 +102,21 @@ func (s *State) endMessage(id string, status MessageStatus, reason string, strea
 		return
 	}
 	m.Status, m.Reason = status, reason
-	// Argument text that never became a call is not a call.
+	// Argument text that never became a call is not a call, and of an attempt
+	// that failed a message that is whole has what came in its place.
 	m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool {
-		return p.State == PartStreaming || p.Tool != nil && p.Tool.Status == CallWriting
+		return p.State == PartStreaming || p.Tool != nil && p.Tool.Status == CallWriting ||
+			p.State == PartFailed && status == MessageWhole
 	})
 	for _, p := range streamed {
 		kept := func(q Part) bool { return q.Step == p.Step && q.Part == p.Part && q.Type == p.Type }
 		if !slices.ContainsFunc(m.Parts, kept) {
 			m.Parts = append(m.Parts, p)
+		}
+	}
+	if status == MessageWhole { // a step goes on in the next message if a steer came between its attempts
+		for n := len(m.Parts); n > 0 && m.Parts[n-1].Type == PartStep; n = len(m.Parts) {
+			m.Parts = m.Parts[:n-1]
 		}
 	}
 	s.changes.Messages = append(s.changes.Messages, id)
@@ -128,6 +138,7 @@ func (s *State) streamCall(e Event, d ToolInputDelta) {
 	if p.Tool == nil {
 		p.Tool = &ToolCall{ID: d.Call, Name: d.Name, Status: CallWriting}
 	}
+	p.Text = p.Tool.RawArguments // grow may have been left behind in another process
 	p.appendText(d.Text)
 	p.Tool.RawArguments, p.Text = p.Text, ""
 }
@@ -138,7 +149,7 @@ func (s *State) streamed(e Event, message string, kind PartType, part int) *Part
 		return nil
 	}
 	for i := len(m.Parts) - 1; i >= 0 && m.Parts[i].State == PartStreaming; i-- {
-		if m.Parts[i].Part == part && m.Parts[i].Step == e.Step {
+		if p := &m.Parts[i]; p.Part == part && p.Step == e.Step && p.Type == kind {
 			return &m.Parts[i]
 		}
 	}
@@ -164,7 +175,7 @@ func (s *State) call(message, call string) *ToolCall {
 }
 
 func (s *State) addRun(e Event, d RunQueued) {
-	if s.runs[e.Run] != nil {
+	if e.Run == "" || s.runs[e.Run] != nil {
 		return
 	}
 	run := &Run{
@@ -220,6 +231,9 @@ func (s *State) applyApproval(e Event) {
 	switch d := e.Data.(type) {
 	case ApprovalRequested:
 		a := d.Approval
+		if run := s.runs[a.Run]; run == nil || run.Status.Terminal() || s.Approval(a.ID) != nil {
+			return
+		}
 		a.Status, a.RequestedAt = StatusPending, e.At
 		s.Approvals = append(s.Approvals, &a)
 		s.touchApproval(&a)
@@ -233,7 +247,7 @@ func (s *State) applyApproval(e Event) {
 			if c := s.call(a.Message, a.Call); c != nil {
 				c.By, c.Note = d.By, d.Note
 				if d.Arguments != nil {
-					c.Arguments = d.Arguments
+					c.Arguments, c.ArgumentsBlob = d.Arguments, nil
 				}
 			}
 			s.touchApproval(a)
@@ -302,7 +316,7 @@ func (s *State) applyTool(e Event) {
 		}
 	case ToolDenied:
 		if c := settle(d.Message, d.Call, CallDenied); c != nil {
-			c.By, c.Note = d.By, d.Note
+			c.By, c.Note = firstOf(d.By, c.By), firstOf(d.Note, c.Note)
 		}
 	case ToolCancelled:
 		if c := settle(d.Message, d.Call, CallCancelled); c != nil {
@@ -310,7 +324,7 @@ func (s *State) applyTool(e Event) {
 		}
 	case ToolUnknown:
 		if c := s.call(d.Message, d.Call); c != nil && !c.Status.Settled() {
-			c.Status = CallUnknown
+			c.Status, c.Progress = CallUnknown, nil
 		}
 	case ToolResolved:
 		if c := s.call(d.Message, d.Call); c != nil && c.Status == CallUnknown {
@@ -338,8 +352,11 @@ func (s *State) addCall(e Event, d ToolCalled) {
 	m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool { return p.State == PartStreaming && p.Tool != nil && p.Tool.ID == d.Call })
 	c := m.Call(d.Call)
 	if c == nil {
-		c = &ToolCall{ID: d.Call}
+		c = &ToolCall{ID: d.Call, Status: CallWriting}
 		m.Parts = append(m.Parts, Part{Type: PartTool, Step: e.Step, Tool: c})
+	}
+	if c.Status != CallWriting {
+		return
 	}
 	c.Name, c.Arguments, c.RawArguments, c.ArgumentsBlob = d.Name, d.Arguments, d.RawArguments, d.ArgumentsBlob
 	c.Effects, c.Approval, c.Status = d.Effects, d.Approval, CallCalled

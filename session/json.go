@@ -91,15 +91,16 @@ func hex4(b []byte) rune {
 	return r
 }
 
-// TrimText cuts s to at most max bytes without splitting a character.
-func TrimText(s string, max int) string {
-	if len(s) <= max {
+// TrimText cuts s to at most limit bytes without splitting a character.
+func TrimText(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	for max > 0 && !utf8.RuneStart(s[max]) {
-		max--
+	limit = max(limit, 0)
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
 	}
-	return s[:max]
+	return s[:limit]
 }
 
 // marshal is json.Marshal without HTML escapes.

@@ -148,8 +148,8 @@ func insertInbox(inbox []*InboxItem, item *InboxItem) []*InboxItem {
 	return slices.Insert(inbox, at, item)
 }
 
-// rootParent stands in an inbox item for "begin a new root".
-const rootParent = "-"
+// rootParent stands in an inbox item for "begin a new root". It is no valid id.
+const rootParent = "/"
 
 func (c *Submit) message(parent string) Message {
 	return Message{ID: c.ID, Role: RoleUser, Parent: parent, Parts: c.Parts, Status: MessageWhole, Run: c.Run}
