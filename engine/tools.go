@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast-run/holdfast/agent"
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/tool"
+)
+
+// toolResult is how one call ended: nil data means that it was told to stop
+// and did, so that nobody knows what it had done.
+type toolResult struct {
+	call string
+	data session.Data
+}
+
+// useTools records what is settled already and that the others start, and
+// then, when that is durable, starts them side by side.
+func (k *carry) useTools(ctx context.Context, n agent.UseTools) error {
+	start := n.Start
+	tries := map[string]session.ToolStarted{}
+	err := k.settle(ctx, func(s *session.State, run *session.Run) ([]session.Event, error) {
+		var events []session.Event
+		for _, d := range n.Settled {
+			events = append(events, at(run, d))
+		}
+		for _, c := range start {
+			started := session.ToolStarted{Message: run.Message, Call: c.ID, Try: c.Try + 1, Key: c.Key}
+			if started.Key == "" {
+				started.Key = run.ID + "." + c.ID
+			}
+			tries[c.ID] = started
+			events = append(events, at(run, started))
+		}
+		return events, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range start {
+		k.busy[c.ID] = true
+		go k.runTool(c, tries[c.ID])
+	}
+	return nil
+}
+
+// runTool runs one call and sends its result.
+func (k *carry) runTool(c session.ToolCall, started session.ToolStarted) {
+	k.results <- toolResult{call: c.ID, data: k.callTool(c, started)}
+}
+
+func (k *carry) callTool(c session.ToolCall, started session.ToolStarted) session.Data {
+	ctx := k.tools
+	failed := func(f session.Failure) session.Data {
+		return session.ToolFailed{Message: started.Message, Call: c.ID, Error: f}
+	}
+	t, _, err := k.agent.Tools.Lookup(c.Name)
+	if err != nil {
+		return failed(tool.FailureOf(err))
+	}
+	if c.Arguments == nil && c.ArgumentsBlob != nil {
+		if c.Arguments, err = k.blob(ctx, c.ArgumentsBlob); err != nil {
+			return failed(session.Failure{Code: "arguments_lost", Message: "the call's arguments could not be read: " + err.Error()})
+		}
+	}
+	result, err := tool.Run(ctx, t, tool.Call{
+		ID: c.ID, Name: c.Name, Arguments: c.Arguments, IdempotencyKey: started.Key,
+		Session: k.lease.Session, Run: k.lease.Run, Attempt: started.Try,
+		Progress: k.progress(started),
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return failed(tool.FailureOf(err))
+	}
+	return k.keep(ctx, started, result)
+}
+
+// progressEvery spaces the progress reports of one call.
+const progressEvery = 100 * time.Millisecond
+
+// progress notes reports of a call, at most one in progressEvery and the last.
+func (k *carry) progress(started session.ToolStarted) func(session.Progress) {
+	var mu sync.Mutex
+	var last time.Time
+	return func(p session.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := time.Now()
+		if k.tools.Err() != nil || p.Fraction < 1 && now.Sub(last) < progressEvery {
+			return
+		}
+		last = now
+		k.notes.add(session.Event{Run: k.lease.Run, Data: session.ToolProgress{Message: started.Message, Call: started.Call, Progress: p}})
+	}
+}
+
+// keep is the result of a call as the log holds it: large values beside it.
+func (k *carry) keep(ctx context.Context, started session.ToolStarted, result tool.Result) session.Data {
+	value, cut, err := tool.Bound(result.Value, 0)
+	if err != nil {
+		return session.ToolFailed{Message: started.Message, Call: started.Call, Error: tool.FailureOf(err)}
+	}
+	completed := session.ToolCompleted{Message: started.Message, Call: started.Call, Cut: cut}
+	var whole json.RawMessage
+	if completed.Result, whole = tool.Inline(value); whole != nil {
+		// The call happened whether or not its run was told to stop meanwhile.
+		completed.Blob, err = k.putBlob(context.WithoutCancel(ctx), "application/json", string(whole))
+		if err != nil {
+			return session.ToolFailed{Message: started.Message, Call: started.Call, Error: session.Failure{
+				Code: "result_lost", Message: "the call was made, but its result could not be kept: " + err.Error(),
+			}}
+		}
+	}
+	return completed
+}
+
+// stay waits for a call to end, for news of the session, or for ctx.
+func (k *carry) stay(ctx context.Context) error {
+	select {
+	case r := <-k.results:
+		return k.record(ctx, r)
+	case <-k.signals.Wake:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// record writes how calls ended: this one and all that ended meanwhile.
+func (k *carry) record(ctx context.Context, first toolResult) error {
+	ended := []toolResult{first}
+	for more := true; more; {
+		select {
+		case r := <-k.results:
+			ended = append(ended, r)
+		default:
+			more = false
+		}
+	}
+	return k.settle(ctx, func(_ *session.State, run *session.Run) ([]session.Event, error) {
+		var events []session.Event
+		for _, r := range ended {
+			delete(k.busy, r.call)
+			if r.data != nil {
+				events = append(events, at(run, r.data))
+			}
+		}
+		return events, nil
+	})
+}
+
+// awaitTools tells the running calls to stop and records the results of those
+// that end in time. A call that is deaf to that is left behind: its result goes nowhere.
+func (k *carry) awaitTools(ctx context.Context) {
+	k.stopTools(ErrCancelled)
+	deadline := time.NewTimer(settleTime / 2)
+	defer deadline.Stop()
+	for len(k.busy) > 0 {
+		select {
+		case r := <-k.results:
+			if err := k.record(ctx, r); err != nil {
+				k.log().Warn("record a tool result", slog.Any("error", err))
+				return
+			}
+		case <-deadline.C:
+			return
+		}
+	}
+}
