@@ -135,7 +135,7 @@ func noteSize(e session.Event) int {
 	case session.ToolInputDelta:
 		return len(d.Text)
 	case session.ToolProgress:
-		return len(d.Message) + len(d.Data) + 64
+		return len(d.Progress.Message) + len(d.Progress.Data) + 64
 	}
 	return 64
 }

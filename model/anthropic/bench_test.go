@@ -53,7 +53,7 @@ func BenchmarkChunk(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.line.Client.Transport = answer
+		p.(*provider).line.Client.Transport = answer
 		m, _ := p.Model("claude-sonnet-4-5")
 		b.ReportAllocs()
 		for b.Loop() {

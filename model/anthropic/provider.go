@@ -16,16 +16,16 @@ import (
 	"github.com/holdfast-run/holdfast/model/internal/wire"
 )
 
-// Provider gives models of one server. It is safe for concurrent use.
-type Provider struct {
+// provider gives models of one server. It is safe for concurrent use.
+type provider struct {
 	line   *wire.Line
 	client anthropic.Client
 	host   string
 }
 
 // New builds a provider of type anthropic. It is a [model.Constructor].
-func New(cfg model.ProviderConfig) (*Provider, error) {
-	p := &Provider{line: wire.NewLine(cfg), host: "api.anthropic.com"}
+func New(cfg model.ProviderConfig) (model.Provider, error) {
+	p := &provider{line: wire.NewLine(cfg), host: "api.anthropic.com"}
 	opts := []option.RequestOption{
 		// A key that lies in the environment must not travel to a server that
 		// nobody gave it to.
@@ -54,11 +54,11 @@ func New(cfg model.ProviderConfig) (*Provider, error) {
 }
 
 // Model gives the model that the server knows by this name.
-func (p *Provider) Model(name string) (model.Model, error) {
+func (p *provider) Model(name string) (model.Model, error) {
 	return messages{p, name}, nil
 }
 
 type messages struct {
-	*Provider
+	*provider
 	name string
 }

@@ -49,7 +49,7 @@ func BenchmarkChunk(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.line.Client.Transport = answer
+		p.(*provider).line.Client.Transport = answer
 		m, _ := p.Model("gpt-5-mini")
 		b.ReportAllocs()
 		for b.Loop() {

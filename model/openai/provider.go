@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-run/holdfast/model/internal/wire"
 )
 
-// Provider gives models of one server. It is safe for concurrent use.
-type Provider struct {
+// provider gives models of one server. It is safe for concurrent use.
+type provider struct {
 	line       *wire.Line
 	service    openai.ChatCompletionService
 	host       string
@@ -29,8 +29,8 @@ type Provider struct {
 // New builds a provider of type openai or openai-compatible. The two differ in
 // the name of the token limit, and in that only a compatible server is sent its
 // own reasoning again. It is a [model.Constructor].
-func New(cfg model.ProviderConfig) (*Provider, error) {
-	p := &Provider{
+func New(cfg model.ProviderConfig) (model.Provider, error) {
+	p := &provider{
 		line:       wire.NewLine(cfg),
 		host:       "api.openai.com",
 		compatible: cfg.Type == model.TypeOpenAICompatible,
@@ -63,11 +63,11 @@ func New(cfg model.ProviderConfig) (*Provider, error) {
 }
 
 // Model gives the model that the server knows by this name.
-func (p *Provider) Model(name string) (model.Model, error) {
+func (p *provider) Model(name string) (model.Model, error) {
 	return chat{p, name}, nil
 }
 
 type chat struct {
-	*Provider
+	*provider
 	name string
 }
