@@ -6,14 +6,14 @@ import (
 	"net/http"
 )
 
-// MaxCursor is the largest seq: every JavaScript number up to it is exact.
+// MaxCursor is the largest cursor: every number up to it is exact in JavaScript.
 const MaxCursor = 1<<53 - 1
 
 // ErrCursor means that a cursor breaks the rule of the protocol.
 var ErrCursor = errors.New("feed: invalid cursor")
 
 // ParseCursor reads a cursor: decimal digits without sign, space or leading
-// zero, at most 2^53-1. Anything else is ErrCursor.
+// zero, at most [MaxCursor]. Anything else is ErrCursor.
 func ParseCursor(s string) (int64, error) {
 	const longest = len("9007199254740991")
 	if s == "" || len(s) > longest || s[0] == '0' && len(s) > 1 {
@@ -32,16 +32,26 @@ func ParseCursor(s string) (int64, error) {
 	return n, nil
 }
 
-// Cursor is the cursor of a request: the header Last-Event-ID, or else the
-// query value after, or else 0. Empty is absent. A header that is there decides
-// alone, even over a better query. Ask before the first byte is sent.
-func Cursor(r *http.Request) (int64, error) {
-	for _, s := range []string{r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")} {
-		if s != "" {
-			return ParseCursor(s)
-		}
+// RequestCursor is the cursor of a request: the header Last-Event-ID unless it
+// is empty or absent, else the query value after, else 0. One that is given
+// twice is ErrCursor, and so is an empty after. Ask before the first byte is
+// sent: a stream cannot refuse any more.
+func RequestCursor(r *http.Request) (int64, error) {
+	header := r.Header.Values("Last-Event-ID")
+	if len(header) > 1 {
+		return 0, fmt.Errorf("%w: more than one Last-Event-ID", ErrCursor)
 	}
-	return 0, nil
+	if len(header) == 1 && header[0] != "" {
+		return ParseCursor(header[0])
+	}
+	query := r.URL.Query()["after"]
+	switch len(query) {
+	case 0:
+		return 0, nil
+	case 1:
+		return ParseCursor(query[0])
+	}
+	return 0, fmt.Errorf("%w: more than one after", ErrCursor)
 }
 
 func cursorError(s string) error {

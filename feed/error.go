@@ -17,6 +17,9 @@ var (
 	ErrClosing = errors.New("feed: closing")
 	// ErrBroken means that frames of the log do not join. It is never healed by skipping.
 	ErrBroken = errors.New("feed: log has a hole")
+	// ErrBehind means that a reader of a list missed changes: it must list the
+	// sessions again and follow anew.
+	ErrBehind = errors.New("feed: too far behind the list")
 	// ErrSlow means that the client did not take a write in time.
 	ErrSlow = errors.New("feed: reader too slow")
 )

@@ -96,7 +96,7 @@ func (t *topic) refresh(ctx context.Context) error {
 		return nil
 	}
 	h.reads.Add(1)
-	frames, err := h.src.Read(ctx, t.id, known, pageFrames)
+	frames, err := h.src.Read(ctx, t.id, known, batchBytes/deltaBytes)
 	if err != nil {
 		t.learn(head) // the readers will meet the error themselves
 		return fmt.Errorf("read session %s after %d: %w", t.id, known, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,10 +41,10 @@ type Options struct {
 	// Heartbeat is the longest silence on a stream. Default: 15 seconds.
 	Heartbeat time.Duration
 	// WriteTimeout is how long a client may take for one write, of at most 32 KiB
-	// unless a single frame is larger. Default: 10 seconds.
+	// unless a single frame is larger. Default: 30 seconds.
 	WriteTimeout time.Duration
-	// Retry tells SSE clients how long to wait before they come back; each is
-	// told something between half and one and a half of it. Default: 2 seconds.
+	// Retry is the longest that clients are told to wait before they come back;
+	// each is told something between a sixth of it and all, by chance. Default: 6 seconds.
 	Retry time.Duration
 	// Log gets what an operator should know. Default: slog.Default().
 	Log *slog.Logger
@@ -56,8 +57,8 @@ func (o Options) withDefaults() Options {
 	o.TotalBytes = cmp.Or(o.TotalBytes, 128<<20)
 	o.Linger = cmp.Or(o.Linger, 30*time.Second)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 15*time.Second)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
-	o.Retry = cmp.Or(o.Retry, 2*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
+	o.Retry = cmp.Or(o.Retry, 6*time.Second)
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -68,8 +69,8 @@ const (
 	shards      = 16 // of the session map; the heal poll takes one at a time
 	healers     = 4  // concurrent rereads of the store
 	batchBytes  = 256 << 10
-	pageFrames  = 512
-	frameWeight = 48 // bytes of a frame in memory beside its JSON
+	deltaBytes  = 256 // JSON of a usual frame, so that a page has about the bytes that are wanted
+	frameWeight = 48  // bytes of a frame in memory beside its JSON
 )
 
 // Hub lets readers follow the logs of one store. It is safe for concurrent use.
@@ -83,6 +84,7 @@ type Hub struct {
 	wheel  wheel
 
 	stop    context.CancelFunc
+	done    <-chan struct{} // closed by Close
 	work    sync.WaitGroup
 	closing atomic.Pointer[error] // set once, by Close
 
@@ -110,7 +112,7 @@ func New(src Source, opts Options) *Hub {
 	h.rung.init()
 	h.wheel.init(h.opts.Heartbeat)
 	ctx, stop := context.WithCancel(context.Background())
-	h.stop = stop
+	h.stop, h.done = stop, ctx.Done()
 	h.work.Go(func() { h.wheel.turn(ctx) })
 	h.work.Go(func() { h.sweep(ctx) })
 	for range healers {
@@ -163,15 +165,14 @@ func (h *Hub) Follow(ctx context.Context, id string, after int64) (*Reader, erro
 }
 
 // Close ends every reader with ErrClosing and the cause, and waits for the
-// hub's own goroutines. Streams say goodbye and end; their owner waits for them.
-// A [Goodbye] as cause chooses the words. Closing twice is harmless.
+// hub's own goroutines. Streams say goodbye and end; whoever serves them waits
+// for them. Closing twice is harmless.
 func (h *Hub) Close(cause error) {
 	err := ErrClosing
 	if cause != nil && !errors.Is(cause, ErrClosing) {
 		err = fmt.Errorf("%w: %w", ErrClosing, cause)
 	}
 	if h.closing.CompareAndSwap(nil, &err) {
-		h.stop()
 		h.rung.close()
 		for i := range h.shards {
 			s := &h.shards[i]
@@ -184,8 +185,15 @@ func (h *Hub) Close(cause error) {
 			s.mu.Unlock()
 		}
 		h.lists.end(err)
+		h.stop()
 	}
 	h.work.Wait()
+}
+
+// retry is how long one client is told to wait before it comes back.
+func (h *Hub) retry() time.Duration {
+	most := h.opts.Retry
+	return most/6 + rand.N(most-most/6)
 }
 
 // Stats is how a hub is doing. The numbers are not of one instant.

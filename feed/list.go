@@ -24,8 +24,6 @@ type SessionChange struct {
 	Row *store.SessionRow
 	// Deleted is the id of a session that is gone, or empty.
 	Deleted string
-	// Relist says that more has changed than the feed remembers: list the sessions again.
-	Relist bool
 }
 
 // Sessions follows the list of one owner's sessions. It is for one goroutine at a time.
@@ -53,7 +51,8 @@ func (h *Hub) FollowSessions(ctx context.Context, tenant, name string) (*Session
 }
 
 // Next gives the sessions that changed since the last call, each once and as it
-// is now, the one that changed first at the front. Without any it blocks.
+// is now, the one that changed first at the front. Without any it blocks. ErrBehind
+// when more sessions have changed since the last call than are remembered (256).
 func (r *Sessions) Next(ctx context.Context) ([]SessionChange, error) {
 	for {
 		changes, more, err := r.ready()
@@ -90,10 +89,10 @@ func (r *Sessions) ready() ([]SessionChange, <-chan struct{}, error) {
 		}
 		return nil, l.wake, nil
 	}
-	var changes []SessionChange
 	if r.seen < l.forgot {
-		changes = append(changes, SessionChange{Relist: true})
+		return nil, nil, ErrBehind
 	}
+	var changes []SessionChange
 	i := sort.Search(len(l.order), func(i int) bool { return l.order[i].version > r.seen })
 	for _, at := range l.order[i:] {
 		e := l.entries[at.id]

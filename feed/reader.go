@@ -51,6 +51,13 @@ func (r *Reader) Close() {
 	r.topic.hub.release(r.topic)
 }
 
+// head is the last seq that is known.
+func (r *Reader) head() int64 {
+	r.topic.mu.Lock()
+	defer r.topic.mu.Unlock()
+	return r.topic.head
+}
+
 // ready gives what there is after the cursor and moves it, or else the channel
 // that is closed when it is time to ask again. It blocks on the store at most.
 func (r *Reader) ready(ctx context.Context, limit int) ([]session.Frame, <-chan struct{}, error) {
@@ -94,7 +101,7 @@ func (r *Reader) ready(ctx context.Context, limit int) ([]session.Frame, <-chan 
 func (r *Reader) page(ctx context.Context, head int64, limit int) ([]session.Frame, error) {
 	t := r.topic
 	t.hub.reads.Add(1)
-	frames, err := t.hub.src.Read(ctx, t.id, r.after, pageFrames)
+	frames, err := t.hub.src.Read(ctx, t.id, r.after, max(64, limit/deltaBytes))
 	if errors.Is(err, store.ErrNotFound) {
 		t.hub.end(t, fmt.Errorf("session %s: %w", t.id, err))
 		return nil, nil

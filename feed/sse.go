@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
@@ -11,62 +12,88 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
 )
 
-const writeBytes = 32 << 10 // one write; larger only for a single frame
+// ServeSSE answers a request with the log of a session after a cursor, as
+// Server-Sent Events, until the client goes, the session is deleted or the hub
+// is closed. A cursor that is ahead of the log is answered with a reset and the
+// whole log.
+//
+// An error means that nothing has been sent and the caller answers:
+// store.ErrNotFound, ErrClosing, an error of the store, or a ResponseWriter
+// that has no write deadlines. What goes wrong later is logged, and the client
+// comes back with its cursor.
+func (h *Hub) ServeSSE(w http.ResponseWriter, r *http.Request, id string, after int64) error {
+	ctx := r.Context()
+	var ahead *AheadError
+	reader, err := h.Follow(ctx, id, after)
+	if errors.As(err, &ahead) {
+		reader, err = h.Follow(ctx, id, 0)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { reader.Close() }()
+	s := sse{hub: h, w: w, rc: http.NewResponseController(w), clear: r.ProtoMajor > 1}
+	if err := s.open(); err != nil {
+		return err
+	}
+	err = s.write(fmt.Appendf(nil, "retry: %d\n\n", h.retry().Milliseconds()))
+	for err == nil {
+		if ahead != nil {
+			if err = s.data(resetFrame(id, ahead.Head)); err != nil {
+				break
+			}
+			ahead = nil
+		}
+		err = s.follow(ctx, reader)
+		if errors.As(err, &ahead) { // the log was replaced while it was read
+			var whole *Reader
+			if whole, err = h.Follow(ctx, id, 0); err == nil {
+				reader.Close()
+				reader = whole
+			}
+		}
+	}
+	s.end(ctx, id, err)
+	return nil
+}
 
-// SSE writes one response of Server-Sent Events. Every write has a deadline
-// and is flushed. It is for one goroutine at a time.
-type SSE struct {
+// sse writes one event stream. Every write has a deadline and is flushed.
+type sse struct {
 	hub   *Hub
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	clear bool // the deadline must not stand between writes
 }
 
-// OpenSSE answers a request with an event stream and sends the headers at once.
-// An error means that the ResponseWriter cannot flush or has no write deadlines,
-// or that the client is gone. What is wrong with the request must have been
-// refused before.
-func (h *Hub) OpenSSE(w http.ResponseWriter, r *http.Request) (*SSE, error) {
-	s := &SSE{hub: h, w: w, rc: http.NewResponseController(w), clear: r.ProtoMajor > 1}
-	header := w.Header()
-	header.Set("Content-Type", "text/event-stream; charset=utf-8")
+const pieceBytes = 32 << 10 // one write, unless a single frame is larger
+
+var heartbeat = []byte(": hb\n\n")
+
+// open sets the headers, or finds that this is no writer for a stream.
+func (s *sse) open() error {
+	if err := s.rc.SetWriteDeadline(time.Now().Add(s.hub.opts.WriteTimeout)); err != nil {
+		return fmt.Errorf("a stream needs write deadlines: %w", err)
+	}
+	header := s.w.Header()
+	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-cache, no-transform")
 	header.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	retry := jitter(h.opts.Retry, 0.5).Milliseconds()
-	return s, s.write(fmt.Appendf(nil, "retry: %d\n\n", retry))
+	s.w.WriteHeader(http.StatusOK)
+	return nil
 }
 
-// Follow sends what the reader has until there will be no more, and comments
-// whenever that is nothing for a heartbeat. At the end it tells the client why
-// with a control frame, where that can help. The error is nil when the client
-// left, and for an end in good order: drained, deleted, reset.
-func (s *SSE) Follow(ctx context.Context, r *Reader) error {
-	err := s.follow(ctx, r)
-	if c, ok := farewell(r.Session(), err); ok {
-		if err := s.Control(c); err != nil {
-			return err
-		}
-		if c.Reason != "unavailable" {
-			return nil
-		}
-	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-func (s *SSE) follow(ctx context.Context, r *Reader) error {
+// follow sends what there is and what comes, and a comment for every heartbeat of silence.
+func (s *sse) follow(ctx context.Context, r *Reader) error {
 	for {
 		frames, more, err := r.ready(ctx, batchBytes)
 		if err != nil {
 			return err
 		}
 		if len(frames) > 0 {
-			if err := s.Send(frames); err != nil {
+			if err := s.frames(frames); err != nil {
 				return err
 			}
 			continue
@@ -75,7 +102,7 @@ func (s *SSE) follow(ctx context.Context, r *Reader) error {
 		case <-more:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-s.hub.wheel.beat():
+		case <-s.hub.wheel.beat(0):
 			if err := s.write(heartbeat); err != nil {
 				return err
 			}
@@ -83,65 +110,90 @@ func (s *SSE) follow(ctx context.Context, r *Reader) error {
 	}
 }
 
-var heartbeat = []byte(": heartbeat\n\n")
-
-// Send writes frames: each an event whose id is its last seq, as many together as fit.
-func (s *SSE) Send(frames []session.Frame) error {
-	pooled := buffers.Get().(*[]byte)
-	b := (*pooled)[:0]
-	var err error
+// frames writes each frame as an event whose id is its last seq, as many together as fit.
+func (s *sse) frames(frames []session.Frame) (err error) {
+	b, done := buffer()
+	defer func() { done(b) }()
 	for _, f := range frames {
 		b = append(b, "id: "...)
 		b = strconv.AppendInt(b, f.To, 10)
 		b = append(b, "\ndata: "...)
 		b = append(b, f.JSON...)
 		b = append(b, "\n\n"...)
-		if len(b) >= writeBytes {
-			if err = s.write(b); err != nil {
-				break
+		if len(b) >= pieceBytes {
+			if err := s.write(b); err != nil {
+				return err
 			}
 			b = b[:0]
 		}
 	}
-	if err == nil && len(b) > 0 {
-		err = s.write(b)
+	if len(b) == 0 {
+		return nil
 	}
-	if cap(b) <= 4*writeBytes {
-		*pooled = b
-		buffers.Put(pooled)
-	}
-	return err
+	return s.write(b)
 }
 
-// Control writes a control frame: an event without an id.
-func (s *SSE) Control(c Control) error {
-	return s.write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", c.Type, c.line()))
+// data writes a control frame: an event without an id.
+func (s *sse) data(json []byte) error {
+	return s.write(fmt.Appendf(nil, "data: %s\n\n", json))
 }
 
-var buffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, writeBytes+writeBytes/4)
-	return &b
-}}
+// end tells the client why the stream ends, where that can help.
+func (s *sse) end(ctx context.Context, id string, err error) {
+	log := s.hub.opts.Log.With(slog.String("session", id))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		err = s.data(deletedFrame(id))
+	case errors.Is(err, ErrClosing):
+		err = s.write(fmt.Appendf(nil, "retry: %d\n: goodbye\n\n", s.hub.retry().Milliseconds()))
+	case errors.Is(err, ErrSlow):
+		log.Info("cut off a reader that does not read")
+		return
+	case ctx.Err() != nil, errors.Is(err, errWrite):
+		return // the client left
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Warn("stream broke off", slog.Any("error", err))
+	}
+}
 
-func (s *SSE) write(b []byte) error {
+var errWrite = errors.New("write to the client")
+
+func (s *sse) write(b []byte) error {
 	if err := s.rc.SetWriteDeadline(time.Now().Add(s.hub.opts.WriteTimeout)); err != nil {
-		return fmt.Errorf("set write deadline: %w", err)
+		return fmt.Errorf("%w: set deadline: %w", errWrite, err)
 	}
 	_, err := s.w.Write(b)
 	if err == nil {
 		err = s.rc.Flush()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("%w: no write in %v: %w", ErrSlow, s.hub.opts.WriteTimeout, err)
+		return fmt.Errorf("%w: a write took over %v", ErrSlow, s.hub.opts.WriteTimeout)
 	}
 	if err != nil {
-		return fmt.Errorf("write: %w", err)
+		return fmt.Errorf("%w: %w", errWrite, err)
 	}
 	if s.clear {
 		// An HTTP/2 stream is reset when its deadline passes, even between writes.
 		if err := s.rc.SetWriteDeadline(time.Time{}); err != nil {
-			return fmt.Errorf("clear write deadline: %w", err)
+			return fmt.Errorf("%w: clear deadline: %w", errWrite, err)
 		}
 	}
 	return nil
+}
+
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, pieceBytes+pieceBytes/4)
+	return &b
+}}
+
+// buffer gives an empty buffer; done takes it back, grown or not.
+func buffer() (b []byte, done func([]byte)) {
+	pooled := buffers.Get().(*[]byte)
+	return (*pooled)[:0], func(b []byte) {
+		if cap(b) <= 4*pieceBytes {
+			*pooled = b
+			buffers.Put(pooled)
+		}
+	}
 }

@@ -46,9 +46,10 @@ func (w *wheel) turn(ctx context.Context) {
 	}
 }
 
-// beat is closed within a heartbeat from now, an eighth of it earlier at most.
-func (w *wheel) beat() <-chan struct{} {
-	ahead := w.turns - 1 - rand.IntN(w.turns/8)
+// beat is closed when something that has been silent for some time will have
+// been so for a heartbeat, or up to an eighth of one earlier.
+func (w *wheel) beat(silent time.Duration) <-chan struct{} {
+	ahead := max(0, w.turns-1-rand.IntN(w.turns/8)-int(silent/w.step))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := (w.now + ahead) % wheelSlots
