@@ -1,0 +1,57 @@
+.DEFAULT_GOAL := help
+GO ?= go
+GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: bin/holdfast ## serve on 127.0.0.1:8787 with the demo agent; no key, no service needed
+	@bin/holdfast serve --listen 127.0.0.1:8787 --data data
+
+.PHONY: build
+build: bin/holdfast ## build bin/holdfast
+
+.PHONY: bin/holdfast
+bin/holdfast:
+	@echo "building bin/holdfast (the first build takes a minute or two)"
+	@$(GO) build -trimpath -o bin/holdfast ./cmd/holdfast
+
+.PHONY: test
+test: vet ## all tests, with the race detector; what CI runs
+	$(GO) test -race -timeout 20m ./...
+
+.PHONY: check
+check: vet lint ## quick checks: format, vet, lint, house rules, short tests
+	$(GO) test -short ./...
+
+.PHONY: vet
+vet: ## gofmt, go vet, go mod tidy
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt these files:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+	$(GO) mod tidy -diff
+
+.PHONY: lint
+lint: ## golangci-lint; the first build of it takes about ten minutes
+	$(GOLANGCI) run
+
+.PHONY: contract
+contract: ## the suites that every store, engine and model provider must pass
+	$(GO) test -race ./store/... ./engine/... ./model/...
+
+.PHONY: faults
+faults: ## the field's faults as black-box tests of the real binary
+	$(GO) test -race -timeout 20m ./faults/...
+
+.PHONY: sim
+sim: ## random histories with crashes at every write; SEED=n repeats one
+	$(GO) test -race ./internal/simtest/ -run . -rapid.checks=2000 $(if $(SEED),-rapid.seed=$(SEED))
+
+.PHONY: bench
+bench: bin/holdfast ## load and latency of the real binary beside the floor; prints tables
+	$(GO) run ./bench/run
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin
