@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -146,9 +147,28 @@ func TestAMistakeInTheScriptFailsTheTestAndTellsWhatWasAsked(t *testing.T) {
 	}
 }
 
-func TestAPanicInTheScriptStillClosesTheRecord(t *testing.T) {
+func TestAPanicInATestsOwnFunctionIsABadScript(t *testing.T) {
+	var tb failures
+	llm := fakellm.Start(&tb, fakellm.Options{})
+	llm.Script(
+		fakellm.Reply(fakellm.Do(func() { panic("in a step") })),
+		answer("").On(fakellm.Match{Func: func(fakellm.Request) bool { panic("in a match") }}),
+	)
+	for i, want := range []string{"in a step", "in a match"} {
+		if response, err := send(t.Context(), llm, fakellm.Chat, ask(fakellm.Chat, "q", true)); err == nil {
+			response.Body.Close()
+			t.Error("the client got an answer")
+		}
+		if done, err := llm.WaitClosed(soon(t), i+1); err != nil || !strings.Contains(done.PlayError, want) {
+			t.Errorf("%v, record %+v", err, done)
+		}
+	}
+	llm.Close()
+}
+
+func TestAStepThatEndsItsGoroutineStillClosesTheRecord(t *testing.T) {
 	llm := fakellm.Start(t, fakellm.Options{})
-	llm.Script(fakellm.Reply(fakellm.Do(func() { panic("in a test's own function") })))
+	llm.Script(fakellm.Reply(fakellm.Do(runtime.Goexit))) // as t.FailNow does
 	if response, err := send(t.Context(), llm, fakellm.Chat, ask(fakellm.Chat, "q", true)); err == nil {
 		response.Body.Close()
 		t.Error("the client got an answer")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"time"
 )
@@ -34,9 +35,15 @@ type player struct {
 	finished bool
 }
 
-// run plays the turn and says how it ended: nil when it was played to its end.
-func (p *player) run(turn Turn) error {
-	err := p.play(turn.Steps)
+// run plays the turn that choose gives and says how it ended: nil when it was
+// played to its end. A panic in a test's own function is a bad script.
+func (p *player) run(choose func() Turn) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: panic: %v\n%s", errScript, v, debug.Stack())
+		}
+	}()
+	err = p.play(choose().Steps)
 	if err == nil && !p.finished {
 		err = p.finish(Finish{})
 	}

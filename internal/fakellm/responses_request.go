@@ -80,7 +80,9 @@ type responsesHistory struct {
 func (h *responsesHistory) item(at string, item responsesItem) {
 	switch item.Type {
 	case "message", "":
-		h.pending.settle(h.checker, at)
+		if item.Role != "assistant" || h.pending.started() {
+			h.pending.settle(h.checker, at) // What the model said beside its calls is of the same turn.
+		}
 		h.thoughtFollowed(at, item.Role == "assistant")
 		h.message(at, item)
 	case "function_call":

@@ -44,15 +44,15 @@ type Server struct {
 	close context.CancelCauseFunc
 	busy  sync.WaitGroup // the model requests being answered
 
+	url    string
+	http   *http.Server
+	served chan struct{} // closed when the accept loop has ended
+
 	mu      sync.Mutex // guards what follows
 	queue   []Turn
 	respond func(Request) Turn
 	gates   map[string]chan struct{}
 	closed  bool
-
-	url    string
-	http   *http.Server
-	served chan struct{} // closed when the accept loop has ended
 }
 
 // New returns a provider without a socket, to be served by any HTTP/1.1 server.
@@ -85,10 +85,10 @@ func New(options Options) *Server {
 	return s
 }
 
-// Start serves a new provider on a free port of 127.0.0.1. With a test it closes
-// at the test's end, where a mistake in the script fails the test, and a failed
-// test logs what was asked; tb may be nil, then
-// the caller closes. It panics if there is no port to be had.
+// Start serves a new provider on a free port of 127.0.0.1. It closes at the end
+// of the test, which a mistake in the script fails, and which logs what was
+// asked if it failed. tb may be nil: then the caller closes. Start panics if
+// there is no port to be had.
 func Start(tb testing.TB, options Options) *Server {
 	s := New(options)
 	if err := s.Listen("127.0.0.1:0"); err != nil {
@@ -110,7 +110,7 @@ func Start(tb testing.TB, options Options) *Server {
 	return s
 }
 
-// Listen serves the provider on address until Close.
+// Listen serves the provider on address until Close. It may be called once.
 func (s *Server) Listen(address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, request Request,
 	w.Header().Set(requestIDHeader(request.Wire), "req_"+s.exchangeID(request))
 
 	var err error
-	defer func() { // also when the script panics
+	defer func() { // also when a test's own function ends the goroutine
 		s.journal.leave(request.Number, func(done *Request) {
 			done.BytesSent = p.out.sent
 			switch {
@@ -207,9 +207,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, request Request,
 	if broken != nil {
 		failure := errorOfStatus(http.StatusBadRequest, request.Wire)
 		failure.message, failure.param = broken.Error(), broken.at
-		err = p.run(Reply(Status{Code: failure.status, Body: string(p.encoder.errorBody(failure))}))
+		refusal := Reply(Status{Code: failure.status, Body: string(p.encoder.errorBody(failure))})
+		err = p.run(func() Turn { return refusal })
 	} else {
-		err = p.run(s.takeTurn(request))
+		err = p.run(func() Turn { return s.takeTurn(request) })
 	}
 	if err != nil {
 		p.out.abort(errors.Is(err, errReset))

@@ -7,10 +7,24 @@ import (
 )
 
 // Steps is a list of steps. In JSON each step is an object with one key, its
-// name, as in [{"text":["Hel","lo"]},{"pause":"300ms"},{"cut":true}].
+// name, as in [{"text":["Hel","lo"]},{"pause":"300ms"},{"cut":true}]:
+//
+//	text, escaped_text, reasoning     ["piece", ...]
+//	hidden_reasoning, raw             "text"
+//	paced                             {"every":"1s","pieces":["tick ", ...]}
+//	tokens                            {"n":1000,"rate":50,"size":21}: Stamped
+//	call                              {"id":"call_1","name":"add","args":"{\"a\":1}","every":1}
+//	fragments                         [{"index":0,"no_index":false,"id":"A","name":"a","args":"{"}, ...]
+//	finish                            {"reason":"length","usage":{"input":1,"output":2},"no_end":false}
+//	status                            {"code":429,"retry_after":"2","header":{"X-A":["b"]},"body":"{}"}
+//	error                             {"type":"overloaded_error","message":"Overloaded"}: InBandError
+//	pause, ping_every                 "300ms"
+//	wait_gate, open_gate              "name"
+//	headers, begin, ping, byte_by_byte, half_frame, stall, black_hole,
+//	cut, reset, clean_eof, eof_inside_frame    true
 type Steps []Step
 
-// steps with content, by their names in JSON. Steps that need no words carry
+// stepDecoders read the steps with content. Steps that need no words carry
 // their name themselves.
 var stepDecoders = map[string]func(json.RawMessage) (Step, error){
 	"text":             decodeAs[textStep],

@@ -73,10 +73,21 @@ func (m Match) matches(r Request) bool {
 		(m.Func == nil || m.Func(r))
 }
 
-// takeTurn removes and returns the first queued turn that matches r, or asks
-// the default responder.
+// takeTurn returns the first queued turn that matches r, or what the default
+// responder says.
 func (s *Server) takeTurn(r Request) Turn {
+	if turn, ok := s.dequeue(r); ok {
+		return turn
+	}
 	s.mu.Lock()
+	respond := s.respond
+	s.mu.Unlock()
+	return respond(r)
+}
+
+func (s *Server) dequeue(r Request) (Turn, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // A Match.Func may panic.
 	for i, t := range s.queue {
 		if !t.When.matches(r) {
 			continue
@@ -88,12 +99,9 @@ func (s *Server) takeTurn(r Request) Turn {
 		default:
 			s.queue = append(s.queue[:i:i], s.queue[i+1:]...)
 		}
-		s.mu.Unlock()
-		return t
+		return t, true
 	}
-	respond := s.respond
-	s.mu.Unlock()
-	return respond(r)
+	return Turn{}, false
 }
 
 // Script appends turns to the queue.
