@@ -82,9 +82,10 @@ type Hub struct {
 	lists  lists
 	rung   queue
 	wheel  wheel
+	served served
 
+	life    context.Context // until Close
 	stop    context.CancelFunc
-	done    <-chan struct{} // closed by Close
 	work    sync.WaitGroup
 	closing atomic.Pointer[error] // set once, by Close
 
@@ -112,7 +113,7 @@ func New(src Source, opts Options) *Hub {
 	h.rung.init()
 	h.wheel.init(h.opts.Heartbeat)
 	ctx, stop := context.WithCancel(context.Background())
-	h.stop, h.done = stop, ctx.Done()
+	h.life, h.stop = ctx, stop
 	h.work.Go(func() { h.wheel.turn(ctx) })
 	h.work.Go(func() { h.sweep(ctx) })
 	for range healers {
@@ -257,13 +258,14 @@ func (h *Hub) release(t *topic) {
 	}
 }
 
-// end closes a topic to its readers and to those to come.
-func (h *Hub) end(t *topic, err error) {
+// end closes a topic to its readers and to those to come. It gives the reason
+// that stands, which is the first one.
+func (h *Hub) end(t *topic, err error) error {
 	s := h.shard(t.id)
 	s.mu.Lock()
 	h.dropLocked(s, t)
 	s.mu.Unlock()
-	t.end(err)
+	return t.end(err)
 }
 
 func (h *Hub) dropLocked(s *shard, t *topic) {

@@ -55,7 +55,7 @@ func (h *Hub) FollowSessions(ctx context.Context, tenant, name string) (*Session
 // when more sessions have changed since the last call than are remembered (256).
 func (r *Sessions) Next(ctx context.Context) ([]SessionChange, error) {
 	for {
-		changes, more, err := r.ready()
+		changes, more, err := r.take()
 		if err != nil || len(changes) > 0 {
 			return changes, err
 		}
@@ -75,8 +75,8 @@ func (r *Sessions) Close() {
 	}
 }
 
-// ready gives the changes that are new, or the channel that is closed when there are some.
-func (r *Sessions) ready() ([]SessionChange, <-chan struct{}, error) {
+// take gives the changes that are new, or the channel that is closed when there are some.
+func (r *Sessions) take() ([]SessionChange, <-chan struct{}, error) {
 	l := r.list
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,10 +148,8 @@ func (l *list) noteLocked(id string, row *store.SessionRow, deleted bool) {
 	switch {
 	case deleted && known && was.deleted:
 		return
-	case !deleted && known && !was.deleted && row.Seq <= was.row.Seq:
+	case !deleted && known && !was.deleted && row.Seq <= was.row.Seq && !row.CreatedAt.After(was.row.CreatedAt):
 		return
-	case !deleted && known && was.deleted && !row.CreatedAt.After(was.row.CreatedAt):
-		return // an old row of the session that is gone
 	}
 	if row == nil {
 		row = &store.SessionRow{ID: id}
@@ -235,7 +233,10 @@ func (l *list) refresh(ctx context.Context) error {
 	var missing []string
 	l.mu.Lock()
 	for _, row := range page {
-		l.noteLocked(row.ID, &row, false)
+		// A row may have been read before its session was deleted.
+		if e := l.entries[row.ID]; !e.deleted || row.CreatedAt.After(e.row.CreatedAt) {
+			l.noteLocked(row.ID, &row, false)
+		}
 	}
 	for id, e := range l.entries {
 		if !e.deleted && !listed[id] && e.version <= before && e.row.UpdatedAt.After(oldest) {

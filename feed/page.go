@@ -72,13 +72,20 @@ func (p *Page) fill(ctx context.Context, r *Reader, limit int, wait time.Duratio
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for left := pageBytes; len(p.Frames) < limit && left > 0; {
-		frames, more, err := r.ready(ctx, left)
+		frames, err := r.take(ctx, left)
 		if err != nil {
 			return err
 		}
 		if len(frames) == 0 {
 			if len(p.Frames) > 0 || wait <= 0 {
 				return nil
+			}
+			more, err := r.waiting()
+			if err != nil {
+				return err
+			}
+			if more == nil {
+				continue
 			}
 			select {
 			case <-more:

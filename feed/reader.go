@@ -16,9 +16,6 @@ type Reader struct {
 	closed bool
 }
 
-// Session is the id of the session that is followed.
-func (r *Reader) Session() string { return r.topic.id }
-
 // Cursor is the last seq that Next gave, or the one that Follow began with.
 func (r *Reader) Cursor() int64 { return r.after }
 
@@ -29,14 +26,12 @@ func (r *Reader) Cursor() int64 { return r.after }
 // the call may be made again and goes on where it was.
 func (r *Reader) Next(ctx context.Context) ([]session.Frame, error) {
 	for {
-		frames, more, err := r.ready(ctx, batchBytes)
+		frames, err := r.take(ctx, batchBytes)
 		if err != nil || len(frames) > 0 {
 			return frames, err
 		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := r.await(ctx); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -58,58 +53,71 @@ func (r *Reader) head() int64 {
 	return r.topic.head
 }
 
-// ready gives what there is after the cursor and moves it, or else the channel
-// that is closed when it is time to ask again. It blocks on the store at most.
-func (r *Reader) ready(ctx context.Context, limit int) ([]session.Frame, <-chan struct{}, error) {
+// waiting gives the channel that is closed when there is something after the
+// cursor, or nil when there is something now.
+func (r *Reader) waiting() (<-chan struct{}, error) {
 	t := r.topic
-	for {
-		t.mu.Lock()
-		if t.err != nil {
-			defer t.mu.Unlock()
-			return nil, nil, t.err
-		}
-		if r.after >= t.head {
-			defer t.mu.Unlock()
-			if t.wake == nil {
-				t.wake = make(chan struct{})
-			}
-			return nil, t.wake, nil
-		}
-		frames, head := t.tail.cut(r.after, limit), t.head
-		t.mu.Unlock()
-		if frames == nil {
-			page, err := r.page(ctx, head, limit)
-			if err != nil {
-				return nil, nil, err
-			}
-			if len(page) == 0 {
-				continue
-			}
-			frames = page
-		}
-		if frames[0].From != r.after+1 || !joined(frames) {
-			return nil, nil, fmt.Errorf("session %s: after %d come frames from %d to %d: %w",
-				t.id, r.after, frames[0].From, frames[len(frames)-1].To, ErrBroken)
-		}
-		r.after = frames[len(frames)-1].To
-		return frames, nil, nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil || r.after < t.head {
+		return nil, t.err
+	}
+	if t.wake == nil {
+		t.wake = make(chan struct{})
+	}
+	return t.wake, nil
+}
+
+// await blocks until there is something after the cursor.
+func (r *Reader) await(ctx context.Context) error {
+	more, err := r.waiting()
+	if err != nil || more == nil {
+		return err
+	}
+	select {
+	case <-more:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
-// page reads what comes after the cursor from the store, which is known to
-// reach head. Nothing without an error: the topic has ended meanwhile.
+// take gives what there is after the cursor, about limit bytes at most, and
+// moves the cursor past it. It waits for nothing but the store.
+func (r *Reader) take(ctx context.Context, limit int) ([]session.Frame, error) {
+	t := r.topic
+	t.mu.Lock()
+	if t.err != nil || r.after >= t.head {
+		defer t.mu.Unlock()
+		return nil, t.err
+	}
+	frames, head := t.tail.cut(r.after, limit), t.head
+	t.mu.Unlock()
+	if frames == nil {
+		var err error
+		if frames, err = r.page(ctx, head, limit); err != nil {
+			return nil, err
+		}
+	}
+	if frames[0].From != r.after+1 || !joined(frames) {
+		return nil, fmt.Errorf("session %s: after %d come frames from %d to %d: %w",
+			t.id, r.after, frames[0].From, frames[len(frames)-1].To, ErrBroken)
+	}
+	r.after = frames[len(frames)-1].To
+	return frames, nil
+}
+
+// page reads what comes after the cursor from the store, which is known to reach head.
 func (r *Reader) page(ctx context.Context, head int64, limit int) ([]session.Frame, error) {
 	t := r.topic
 	t.hub.reads.Add(1)
 	frames, err := t.hub.src.Read(ctx, t.id, r.after, max(64, limit/deltaBytes))
-	if errors.Is(err, store.ErrNotFound) {
-		t.hub.end(t, fmt.Errorf("session %s: %w", t.id, err))
-		return nil, nil
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, t.hub.end(t, fmt.Errorf("session %s: %w", t.id, err))
+	case err != nil:
 		return nil, fmt.Errorf("read session %s after %d: %w", t.id, r.after, err)
-	}
-	if len(frames) == 0 {
+	case len(frames) == 0:
 		return nil, t.missing(ctx, r.after, head)
 	}
 	t.seed(frames)
@@ -121,14 +129,12 @@ func (t *topic) missing(ctx context.Context, after, head int64) error {
 	now, err := t.hub.src.Head(ctx, t.id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		t.hub.end(t, fmt.Errorf("session %s: %w", t.id, err))
-		return nil
+		return t.hub.end(t, fmt.Errorf("session %s: %w", t.id, err))
 	case err != nil:
 		return fmt.Errorf("head of session %s: %w", t.id, err)
 	case now < head:
 		// A log never shrinks: this is another one under the same id.
-		t.hub.end(t, &AheadError{Session: t.id, After: head, Head: now})
-		return nil
+		return t.hub.end(t, &AheadError{Session: t.id, After: head, Head: now})
 	}
 	return fmt.Errorf("session %s ends at %d and has nothing after %d: %w", t.id, now, after, ErrBroken)
 }

@@ -26,6 +26,8 @@ import (
 // comes back with its cursor.
 func (h *Hub) ServeSSE(w http.ResponseWriter, r *http.Request, id string, after int64) error {
 	ctx := r.Context()
+	h.served.begin()
+	defer h.served.end()
 	var ahead *AheadError
 	reader, err := h.Follow(ctx, id, after)
 	if errors.As(err, &ahead) {
@@ -88,7 +90,7 @@ func (s *sse) open() error {
 // follow sends what there is and what comes, and a comment for every heartbeat of silence.
 func (s *sse) follow(ctx context.Context, r *Reader) error {
 	for {
-		frames, more, err := r.ready(ctx, batchBytes)
+		frames, err := r.take(ctx, batchBytes)
 		if err != nil {
 			return err
 		}
@@ -96,6 +98,13 @@ func (s *sse) follow(ctx context.Context, r *Reader) error {
 			if err := s.frames(frames); err != nil {
 				return err
 			}
+			continue
+		}
+		more, err := r.waiting()
+		if err != nil {
+			return err
+		}
+		if more == nil {
 			continue
 		}
 		select {

@@ -115,8 +115,9 @@ func (t *topic) met() bool {
 	return t.known && t.err == nil
 }
 
-// end tells the readers that there will never be more, and why. The first reason stands.
-func (t *topic) end(err error) {
+// end tells the readers that there will never be more, and why. It gives the
+// reason that stands, which is the first one.
+func (t *topic) end(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err == nil {
@@ -124,6 +125,7 @@ func (t *topic) end(err error) {
 	}
 	t.coolLocked()
 	t.ringLocked()
+	return t.err
 }
 
 // cool lets go of the tail.

@@ -49,7 +49,7 @@ func (w *wheel) turn(ctx context.Context) {
 // beat is closed when something that has been silent for some time will have
 // been so for a heartbeat, or up to an eighth of one earlier.
 func (w *wheel) beat(silent time.Duration) <-chan struct{} {
-	ahead := max(0, w.turns-1-rand.IntN(w.turns/8)-int(silent/w.step))
+	ahead := max(0, w.turns-1-rand.IntN(w.turns/8)-int((silent+w.step-1)/w.step))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := (w.now + ahead) % wheelSlots
