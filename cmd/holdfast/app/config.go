@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/tool"
 	"github.com/holdfast-run/holdfast/tool/builtin"
+	demotool "github.com/holdfast-run/holdfast/tool/demo"
 )
 
 // Config is holdfast.yaml. A field that is not known is an error that names its line.
@@ -117,11 +118,12 @@ func demoConfig() Config {
 }
 
 // agents builds the agents of a configuration. dir is where tools keep their files.
-func (c Config) agents(dir string) ([]agent.Agent, error) {
+// extra are tools beside the built-in ones, by name.
+func (c Config) agents(dir string, extra map[string]tool.Tool) ([]agent.Agent, error) {
 	tools := builtin.Config{NotesDir: filepath.Join(dir, "notes")}
 	var agents []agent.Agent
 	for _, a := range c.Agents {
-		set, err := a.tools(tools)
+		set, err := a.tools(tools, extra)
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", a.Name, err)
 		}
@@ -134,12 +136,18 @@ func (c Config) agents(dir string) ([]agent.Agent, error) {
 	return agents, nil
 }
 
-func (a AgentConfig) tools(config builtin.Config) (*tool.Set, error) {
+func (a AgentConfig) tools(config builtin.Config, extra map[string]tool.Tool) (*tool.Set, error) {
 	var tools []tool.Tool
 	for _, t := range a.Tools {
-		made, err := builtin.ByName(t.Name, config)
-		if err != nil {
-			return nil, err
+		made, ok := extra[t.Name]
+		if !ok {
+			made, ok = demotool.ByName(t.Name)
+		}
+		if !ok {
+			var err error
+			if made, err = builtin.ByName(t.Name, config); err != nil {
+				return nil, err
+			}
 		}
 		if t.Approval != nil {
 			made = tool.WithApproval(made, *t.Approval)

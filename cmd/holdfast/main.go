@@ -1,0 +1,16 @@
+// Command holdfast is the whole of Holdfast in one binary: the server, and the
+// commands to talk to it.
+package main
+
+import (
+	"os"
+
+	"github.com/holdfast-run/holdfast/cmd/holdfast/app"
+)
+
+// version is set by the linker in releases.
+var version = "dev"
+
+func main() {
+	os.Exit(app.Main(app.App{Version: version}, os.Args[1:]))
+}
