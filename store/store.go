@@ -217,7 +217,8 @@ type Commit struct {
 	Events  []session.Event
 	// Work lists the runs whose claim to attention changed.
 	Work []RunWork
-	// Row is the session's row if a fact was among the events.
+	// Row is the session's row if a fact was among the events, and its last row if
+	// it was deleted, so that whoever follows its owner's list can be told.
 	Row *SessionRow
 	// Deleted says that the session is gone.
 	Deleted bool

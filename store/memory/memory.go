@@ -97,14 +97,15 @@ func (s *Store) View(ctx context.Context, id string, look func(*session.State)) 
 
 // Delete removes a session and everything that was kept for it.
 func (s *Store) Delete(ctx context.Context, id string) error {
-	_, unlock, err := s.enterLog(ctx, "Delete", id)
+	l, unlock, err := s.enterLog(ctx, "Delete", id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	delete(s.logs, id)
 	delete(s.blobs, id)
-	s.tellLocked(store.Commit{Session: id, Deleted: true})
+	row := store.RowOf(l.lean)
+	s.tellLocked(store.Commit{Session: id, Row: &row, Deleted: true})
 	return nil
 }
 
