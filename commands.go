@@ -76,7 +76,7 @@ func (r *Runtime) Submit(ctx context.Context, p Principal, id string, m Submissi
 			out.Message = *msg
 			out.Message.Parts = m.Parts
 		} else { // taken back since
-			out.Message = session.Message{ID: m.ID}
+			out.Message = session.Message{ID: m.ID, Role: session.RoleUser, Parts: m.Parts, Status: session.MessageWhole, Run: c.Accepted}
 		}
 		return nil
 	})

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/holdfast-run/holdfast"
+	"github.com/holdfast-run/holdfast/server/api"
+)
+
+// How large a request body may be, in bytes.
+const (
+	maxBody    = 1 << 20
+	maxMessage = 8 << 20 // a message may carry files as data: URLs
+)
+
+// newAPI is huma on the standard mux, without its docs page (it loads scripts
+// from elsewhere), its schema links, and its own document route.
+func newAPI(mux *http.ServeMux, version string) huma.API {
+	config := huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI:    "3.1.0",
+			Info:       &huma.Info{Title: "Holdfast", Version: version, Description: "A durable runtime for AI agents. protocol/PROTOCOL.md says what each route means and what a client does with the answers."},
+			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName)},
+		},
+		Formats: map[string]huma.Format{
+			"application/json": {Marshal: encodeJSON, Unmarshal: decodeJSON},
+			api.ProblemType:    {Marshal: encodeJSON},
+		},
+		DefaultFormat:                "application/json",
+		RejectUnknownQueryParameters: true,
+		Transformers:                 []huma.Transformer{problemOfHuma},
+	}
+	return humago.New(mux, config)
+}
+
+// schemaName is the type's name. What a person may send is less than what a
+// message can hold, so two types have two names.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.PkgPath() == reflect.TypeFor[api.Part]().PkgPath() && (name == "Part" || name == "File") {
+		return "Input" + name
+	}
+	return name
+}
+
+func encodeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// decodeJSON keeps numbers as they are written: what is passed on must not
+// pass through a float. Raw values keep their bytes.
+func decodeJSON(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	return dec.Decode(v)
+}
+
+// route is what a route is besides its handler.
+type route struct {
+	id, method, path string
+	summary          string
+	// status is the usual answer, also another with the same body. Default: 200 and none.
+	status, also int
+	// body bounds the request. Default: maxBody.
+	body int64
+	// public routes ask nobody who they are.
+	public bool
+}
+
+// reply is an answer with a JSON body.
+type reply[T any] struct {
+	Status int
+	Body   T
+}
+
+func ok[T any](body T) *reply[T] { return &reply[T]{Status: http.StatusOK, Body: body} }
+
+// handle serves a route: the body is read and checked, the request validated,
+// the principal found, and the error of do told as a problem.
+func handle[I, O any](s *Server, rt route, do func(context.Context, holdfast.Principal, *I) (*O, error)) {
+	if rt.status == 0 {
+		rt.status = http.StatusOK
+	}
+	if rt.body == 0 {
+		rt.body = maxBody
+	}
+	op := huma.Operation{
+		OperationID: rt.id, Method: rt.method, Path: rt.path, Summary: rt.summary, DefaultStatus: rt.status,
+		// Bodies are bounded and timed where they are read: see door.
+		MaxBodyBytes: -1, BodyReadTimeout: -1,
+		Responses:   map[string]*huma.Response{"default": s.problemResponse()},
+		Middlewares: huma.Middlewares{s.body(rt)},
+	}
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		p, _ := ctx.Value(principalKey{}).(holdfast.Principal)
+		out, err := do(ctx, p, in)
+		if err != nil {
+			return nil, s.problem(ctx, err)
+		}
+		return out, nil
+	})
+	if rt.also != 0 {
+		same := *op.Responses[strconv.Itoa(rt.status)]
+		same.Description = http.StatusText(rt.also)
+		op.Responses[strconv.Itoa(rt.also)] = &same
+	}
+}
+
+func (s *Server) problemResponse() *huma.Response {
+	return &huma.Response{
+		Description: "a problem",
+		Content: map[string]*huma.MediaType{api.ProblemType: {
+			Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Problem](), true, "Problem"),
+		}},
+	}
+}
+
+// principalKey is the context key of who asks.
+type principalKey struct{}
+
+// principal says who asks, or refuses.
+func (s *Server) principal(r *http.Request) (holdfast.Principal, error) {
+	p, err := s.opts.Principal(r)
+	if err != nil {
+		return holdfast.Principal{}, newProblem(api.Unauthenticated, "say who you are")
+	}
+	return p, nil
+}
+
+// humaContext gives call's embedded field another name than the method Context.
+type humaContext huma.Context
+
+// call is the huma context of a request whose body has been read.
+type call struct {
+	humaContext
+	ctx     context.Context
+	body    []byte
+	problem *api.Problem // huma's own refusal, if it made one
+}
+
+func (c *call) Unwrap() huma.Context            { return c.humaContext }
+func (c *call) Context() context.Context        { return c.ctx }
+func (c *call) BodyReader() io.Reader           { return bytes.NewReader(c.body) }
+func (c *call) SetReadDeadline(time.Time) error { return nil }
+
+// SetStatus corrects the status of huma's refusals to that of the table.
+func (c *call) SetStatus(status int) {
+	if c.problem != nil {
+		status = c.problem.Status
+	}
+	c.humaContext.SetStatus(status)
+}
+
+// problemOfHuma turns huma's validation errors into problems.
+func problemOfHuma(ctx huma.Context, _ string, v any) (any, error) {
+	model, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	p := newProblem(api.Invalid, "%s", model.Detail)
+	switch model.Status {
+	case http.StatusUnprocessableEntity:
+		p.Detail = ""
+	case http.StatusBadRequest:
+		p = newProblem(api.Malformed, "%s", model.Detail)
+	default:
+		p = internalProblem()
+	}
+	for _, e := range model.Errors {
+		field, _ := strings.CutPrefix(e.Location, "body")
+		isID := strings.HasPrefix(e.Location, "path.") || e.Message == wrongID
+		for _, in := range []string{".", "path.", "query.", "header."} {
+			field = strings.TrimPrefix(field, in)
+		}
+		if isID && p.Code == api.Invalid {
+			p = &api.Problem{Type: p.Type, Title: http.StatusText(http.StatusBadRequest), Status: http.StatusBadRequest, Code: api.InvalidID, Errors: p.Errors}
+		}
+		p.Errors = append(p.Errors, api.FieldError{Field: fieldPath(field), Message: e.Message})
+	}
+	if p.Detail == "" && len(p.Errors) > 0 {
+		p.Detail = strings.TrimPrefix(p.Errors[0].Field+": "+p.Errors[0].Message, ": ")
+	}
+	if c, ok := ctx.(*call); ok {
+		c.problem = p
+	}
+	return p, nil
+}
+
+// wrongID is what huma says of a text that breaks the rule for ids: it is the
+// patternDescription of the fields that hold one.
+const wrongID = "expected string to be an id: 1 to 128 letters, digits, _ or -"

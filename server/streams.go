@@ -1,0 +1,81 @@
+package server
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-run/holdfast/server/api"
+)
+
+// streams counts the connections that are held open: event streams, WebSockets
+// and long polls. It refuses those over the limit rather than end an older one,
+// which would come back at once and end another.
+type streams struct {
+	most  int
+	retry time.Duration
+
+	mu       sync.Mutex
+	open     int           // guarded by mu
+	draining bool          // guarded by mu
+	none     chan struct{} // closed when draining and none is open
+}
+
+func (st *streams) init(most int, retry time.Duration) {
+	st.most, st.retry, st.none = most, retry, make(chan struct{})
+}
+
+// enter counts a stream in, until leave.
+func (st *streams) enter() *api.Problem {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	var refused *api.Problem
+	switch {
+	case st.draining:
+		refused = newProblem(api.Unavailable, "the server is shutting down: come back with your cursor")
+	case st.open >= st.most:
+		refused = newProblem(api.TooManyStreams, "the server holds %d streams and no more: come back later", st.most)
+	default:
+		st.open++
+		return nil
+	}
+	refused.RetryAfterMs = st.later().Milliseconds()
+	return refused
+}
+
+func (st *streams) leave() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.open--
+	if st.draining && st.open == 0 {
+		close(st.none)
+	}
+}
+
+// drain refuses new streams. Draining again is fine.
+func (st *streams) drain() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.draining {
+		st.draining = true
+		if st.open == 0 {
+			close(st.none)
+		}
+	}
+}
+
+func (st *streams) isDraining() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.draining
+}
+
+// count is how many are open.
+func (st *streams) count() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.open
+}
+
+// later is how long one client should stay away: not as long as the next one.
+func (st *streams) later() time.Duration { return st.retry/2 + rand.N(st.retry) }

@@ -1,0 +1,285 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-run/holdfast"
+	"github.com/holdfast-run/holdfast/agent"
+	"github.com/holdfast-run/holdfast/engine"
+	"github.com/holdfast-run/holdfast/feed"
+	"github.com/holdfast-run/holdfast/model"
+	"github.com/holdfast-run/holdfast/server"
+	"github.com/holdfast-run/holdfast/server/api"
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/memory"
+	"github.com/holdfast-run/holdfast/tool"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a server on a real socket over a runtime whose runs the test carries
+// by hand.
+type world struct {
+	t      *testing.T
+	rt     *holdfast.Runtime
+	srv    *server.Server
+	url    string
+	store  store.Store
+	worker string
+	log    *lockedBuffer
+	client *http.Client
+}
+
+// worldOptions bend a world. The zero value is a plain one.
+type worldOptions struct {
+	server server.Options
+	feed   feed.Options
+	faults memory.Options
+}
+
+func newWorld(t *testing.T, opts worldOptions) *world {
+	t.Helper()
+	w := &world{t: t, worker: "wrk_test", log: &lockedBuffer{}}
+	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	rt, err := holdfast.Open(t.Context(), holdfast.Options{
+		Store: func(_ context.Context, o store.Options) (store.Store, error) {
+			opts.faults.Options = o
+			w.store = memory.NewFaulty(opts.faults)
+			return w.store, nil
+		},
+		Engine: func(*engine.Carrier) engine.Engine { return byHand{} },
+		Agents: []agent.Agent{
+			{Name: "helper", Description: "helps", Model: "demo/demo", Tools: testTools(t)},
+			{Name: "other", Model: "demo/demo"},
+		},
+		Models: func(string) (model.Model, error) { return nil, errors.New("no models here") },
+		Feed:   opts.feed,
+		Log:    log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.rt = rt
+	opts.server.Log = log
+	if w.srv, err = server.New(rt, opts.server); err != nil {
+		t.Fatal(err)
+	}
+	ts := httptest.NewServer(w.srv)
+	t.Cleanup(func() {
+		w.srv.Drain()
+		ts.Close()
+	})
+	w.url, w.client = ts.URL, ts.Client()
+	return w
+}
+
+// byHand is an engine that carries nothing.
+type byHand struct{}
+
+func (byHand) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (byHand) Notify(store.Commit)           {}
+func (byHand) Carrying() int                 { return 0 }
+
+func testTools(t *testing.T) *tool.Set {
+	t.Helper()
+	spec := func(name string, effects session.Effects, policy tool.Policy) tool.Tool {
+		return fixedTool{tool.Spec{
+			Name: name, Description: name + " something", Effects: effects, Approval: policy,
+			Parameters: json.RawMessage(`{"type":"object","properties":{"cents":{"type":"integer"}},"additionalProperties":false}`),
+		}}
+	}
+	rule, err := tool.When(json.RawMessage(`{"required":["cents"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := tool.NewSet(spec("look", session.ReadOnly, tool.Never), spec("charge", session.Unsafe, tool.Always), spec("refund", session.Idempotent, rule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+type fixedTool struct{ spec tool.Spec }
+
+func (f fixedTool) Spec() tool.Spec { return f.spec }
+func (f fixedTool) Call(context.Context, tool.Call) (tool.Result, error) {
+	return tool.Text("done"), nil
+}
+
+// answer is what came back.
+type answer struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   []byte
+}
+
+// do sends a request. A body that is a string goes as it is, anything else as JSON.
+func (w *world) do(method, path string, body any, headers ...string) answer {
+	w.t.Helper()
+	var content io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		content = strings.NewReader(b)
+	default:
+		raw, err := json.Marshal(b)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		content = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, content)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if content != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+			continue
+		}
+		req.Header[http.CanonicalHeaderKey(headers[i])] = append(req.Header[http.CanonicalHeaderKey(headers[i])], headers[i+1])
+	}
+	res, err := w.client.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return answer{w.t, res.StatusCode, res.Header, raw}
+}
+
+// into reads an answer that must have the status.
+func (a answer) into(status int, v any) {
+	a.t.Helper()
+	a.is(status)
+	if err := json.Unmarshal(a.body, v); err != nil {
+		a.t.Fatalf("%v in %s", err, a.body)
+	}
+}
+
+func (a answer) is(status int) answer {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Fatalf("status is %d, want %d: %s", a.status, status, a.body)
+	}
+	return a
+}
+
+// problem reads a refusal, and checks the form that every one has.
+func (a answer) problem(status int, code api.Code) api.Problem {
+	a.t.Helper()
+	var p api.Problem
+	a.into(status, &p)
+	if p.Code != code {
+		a.t.Fatalf("code is %s, want %s: %s", p.Code, code, a.body)
+	}
+	if got := a.header.Get("Content-Type"); got != api.ProblemType {
+		a.t.Errorf("Content-Type is %q", got)
+	}
+	if p.Status != status || p.Title == "" || p.Type != "about:blank" || a.header.Get("X-Request-Id") == "" {
+		a.t.Errorf("not a whole problem: %s", a.body)
+	}
+	return p
+}
+
+// say submits a text message and gives what became of it.
+func (w *world) say(id, message, text string) api.MessageAccepted {
+	w.t.Helper()
+	var out api.MessageAccepted
+	w.do("POST", "/v1/sessions/"+id+"/messages", api.SendMessage{ID: message, Parts: []api.Part{{Type: session.PartText, Text: text}}}).into(202, &out)
+	return out
+}
+
+// claim makes the test the worker of the one due run.
+func (w *world) claim() store.Lease {
+	w.t.Helper()
+	leases, err := w.store.Claim(w.t.Context(), w.worker, time.Minute, 1)
+	if err != nil || len(leases) != 1 {
+		w.t.Fatalf("claimed %v, %v", leases, err)
+	}
+	return leases[0]
+}
+
+// append writes events as a worker would.
+func (w *world) append(id string, events ...session.Event) {
+	w.t.Helper()
+	if _, err := w.store.Append(w.t.Context(), id, func(*session.State) ([]session.Event, error) { return events, nil }); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// end ends a run, with all that belongs to its end.
+func (w *world) end(lease store.Lease, terminal session.Data) {
+	w.t.Helper()
+	_, err := w.store.Append(w.t.Context(), lease.Session, func(s *session.State) ([]session.Event, error) {
+		return s.End(s.Run(lease.Run), terminal), nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// ask lets the run of a lease call charge and wait for approval.
+func (w *world) ask(lease store.Lease, approval, arguments string) {
+	w.t.Helper()
+	run, err := w.store.Run(w.t.Context(), lease.Run)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	event := func(d session.Data) session.Event {
+		return session.Event{Run: run.ID, Step: 1, Attempt: 1, Data: d}
+	}
+	call := "call_" + approval
+	w.append(lease.Session,
+		event(session.StepStarted{Message: run.Message}),
+		event(session.ToolCalled{Message: run.Message, Call: call, Name: "charge", Arguments: json.RawMessage(arguments), Effects: session.Unsafe, Approval: approval}),
+		event(session.ApprovalRequested{Approval: session.Approval{
+			ID: approval, Session: lease.Session, Run: run.ID, Message: run.Message, Call: call, Name: "charge", Effects: session.Unsafe,
+			Arguments: json.RawMessage(arguments), ArgumentsHash: session.HashArguments(json.RawMessage(arguments)), Status: session.StatusPending,
+		}}),
+		event(session.RunWaiting{Reason: session.WaitApproval}))
+}
+
+// lockedBuffer takes the log of many goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
