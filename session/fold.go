@@ -72,7 +72,7 @@ func (s *State) addMessage(e Event, d MessageCreated) {
 	if s.messages[m.Parent] == nil {
 		m.Parent = "" // a tree has no loops and no loose ends
 	}
-	m.Parts = slices.Clone(m.Parts)
+	m.Parts = cloneParts(m.Parts)
 	m.Seq, m.CreatedAt = e.Seq, e.At
 	if m.Status == "" {
 		m.Status = MessageWhole
@@ -96,6 +96,18 @@ func (s *State) addMessage(e Event, d MessageCreated) {
 	s.changes.Session = true
 }
 
+// cloneParts copies parts as far as the fold changes them: an event belongs to whoever reads it.
+func cloneParts(parts []Part) []Part {
+	parts = slices.Clone(parts)
+	for i := range parts {
+		if t := parts[i].Tool; t != nil {
+			call := *t
+			parts[i].Tool = &call
+		}
+	}
+	return parts
+}
+
 func (s *State) endMessage(id string, status MessageStatus, reason string, streamed []Part) {
 	m := s.writing(id)
 	if m == nil {
@@ -108,7 +120,7 @@ func (s *State) endMessage(id string, status MessageStatus, reason string, strea
 		return p.State == PartStreaming || p.Tool != nil && p.Tool.Status == CallWriting ||
 			p.State == PartFailed && status == MessageWhole
 	})
-	for _, p := range streamed {
+	for _, p := range cloneParts(streamed) {
 		kept := func(q Part) bool { return q.Step == p.Step && q.Part == p.Part && q.Type == p.Type }
 		if !slices.ContainsFunc(m.Parts, kept) {
 			m.Parts = append(m.Parts, p)
@@ -465,7 +477,7 @@ func (s *State) failAttempt(run *Run, e Event, d AttemptFailed) {
 		return
 	}
 	m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool { return p.Step == e.Step && p.State == PartStreaming })
-	for _, p := range d.Parts {
+	for _, p := range cloneParts(d.Parts) {
 		p.Step, p.State = e.Step, PartFailed
 		m.Parts = append(m.Parts, p)
 	}
@@ -482,12 +494,10 @@ func (s *State) answer(run *Run, e Event, d ModelCompleted) {
 		return
 	}
 	m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool { return p.Step == e.Step && p.Type != PartStep })
-	for i, p := range d.Parts {
+	for i, p := range cloneParts(d.Parts) {
 		p.Step, p.Part = e.Step, i
 		if p.Tool != nil {
-			t := *p.Tool
-			t.Status = CallWriting // until its tool.called, which follows in the same append
-			p.Tool = &t
+			p.Tool.Status = CallWriting // until its tool.called, which follows in the same append
 		}
 		m.Parts = append(m.Parts, p)
 	}

@@ -10,38 +10,6 @@ import (
 	"github.com/holdfast-run/holdfast/session"
 )
 
-var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-// history appends decisions to a log as a store does: by its wire form.
-type history struct {
-	t      *testing.T
-	events []session.Event
-	state  *session.State
-}
-
-func newHistory(t *testing.T) *history { return &history{t: t, state: session.New("ses_1")} }
-
-func (h *history) do(decide session.Decide) {
-	h.t.Helper()
-	events, err := decide(h.state)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	for _, e := range events {
-		e.Session, e.Seq, e.At = "ses_1", h.state.Seq+1, epoch.Add(time.Duration(h.state.Seq)*time.Second)
-		raw, err := e.MarshalJSON()
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		var read session.Event
-		if err := json.Unmarshal(raw, &read); err != nil {
-			h.t.Fatal(err)
-		}
-		h.events = append(h.events, read)
-		h.state.Apply(read)
-	}
-}
-
 // begin has a run carried, with an attempt that has streamed a word.
 func (h *history) begin() {
 	h.t.Helper()
