@@ -141,8 +141,7 @@ func (k *carry) carry(ctx context.Context) error {
 		var next agent.Next
 		var left time.Duration
 		err := k.look(ctx, func(s *session.State, run *session.Run) error {
-			known := false
-			if k.agent, known = k.Agents.Find(run.Agent); !known {
+			if !k.know(run.Agent) {
 				next = agent.Fail{Failure: session.Failure{Code: "agent_unknown", Message: fmt.Sprintf("the agent %q is not configured any more", run.Agent)}}
 				return nil
 			}
@@ -167,6 +166,15 @@ func (k *carry) carry(ctx context.Context) error {
 			return k.orStop(ctx, err)
 		}
 	}
+}
+
+// know finds the run's agent, once: running tools read it.
+func (k *carry) know(name string) (known bool) {
+	if k.agent.Name == "" {
+		k.agent, known = k.Agents.Find(name)
+		return known
+	}
+	return true
 }
 
 // orStop turns an error that only says that ctx ended into what its cause asks for.

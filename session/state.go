@@ -226,16 +226,15 @@ func (s *State) WorkOf(run *Run) Work {
 		w.Due = !s.inInbox(run.ID)
 	case Waiting:
 		switch run.WaitingReason {
-		case WaitApproval:
-			w.Due = !s.approvalPending(run.ID)
-		case WaitToolOutcome:
-			w.Due = !s.outcomeUnknown(run)
+		case WaitApproval, WaitToolOutcome:
+			w.Due = s.canGoOn(run)
+			if !w.Due && run.WaitingUntil != nil {
+				w.Due, w.At = true, *run.WaitingUntil
+			}
 		default:
 			w.Due = true
-		}
-		if run.WaitingUntil != nil {
-			if !w.Due || run.WaitingReason == WaitRetry || run.WaitingReason == WaitWorker {
-				w.Due, w.At = true, *run.WaitingUntil
+			if run.WaitingUntil != nil {
+				w.At = *run.WaitingUntil
 			}
 		}
 	default:
@@ -244,12 +243,28 @@ func (s *State) WorkOf(run *Run) Work {
 	return w
 }
 
-func (s *State) approvalPending(run string) bool {
-	return slices.ContainsFunc(s.Approvals, func(a *Approval) bool { return a.Run == run && a.Status == StatusPending })
+// canGoOn says that people have said enough for a run that waits for them to
+// do something: one of its calls may start or was refused, or none needs a word.
+func (s *State) canGoOn(run *Run) bool {
+	needed := false
+	for _, c := range s.Calls(run) {
+		switch {
+		case c.Status == CallUnknown:
+			needed = true
+		case c.Status != CallCalled:
+		case s.pending(c):
+			needed = true
+		default:
+			return true
+		}
+	}
+	return !needed
 }
 
-func (s *State) outcomeUnknown(run *Run) bool {
-	return slices.ContainsFunc(s.Calls(run), func(c *ToolCall) bool { return c.Status == CallUnknown })
+// pending says that a call waits for an approval that nobody decided.
+func (s *State) pending(c *ToolCall) bool {
+	a := s.Approval(c.Approval)
+	return a != nil && a.Status == StatusPending
 }
 
 // Calls are the tool calls of the run's current step, in the order the model made them.

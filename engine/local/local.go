@@ -257,7 +257,7 @@ func (e *Engine) renewOne(ctx context.Context, k *carriage) {
 		e.mu.Lock()
 		k.lease, k.trusted = lease, before.Add(e.opts.Lease)
 		e.mu.Unlock()
-	case errors.Is(err, store.ErrLeaseLost), !time.Now().Before(e.trustedUntil(k).Add(-e.opts.Lease/6)):
+	case errors.Is(err, store.ErrLeaseLost), !time.Now().Before(e.trustedUntil(k).Add(-e.opts.Lease / 6)):
 		k.cancel(engine.ErrLeaseLost)
 	default:
 		e.log.Warn("renew a lease", slog.String("run", k.lease.Run), slog.Any("error", err))

@@ -150,7 +150,7 @@ func (a AgentConfig) tools(config builtin.Config, extra map[string]tool.Tool) (*
 			}
 		}
 		if t.Approval != nil {
-			made = tool.WithApproval(made, *t.Approval)
+			made = tool.With(made, tool.WithApproval(*t.Approval))
 		}
 		tools = append(tools, made)
 	}
