@@ -29,8 +29,8 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Upgrade", "websocket")
 		return newProblem(api.UpgradeRequired, "this route is a WebSocket, version 13")
 	}
-	if refused := s.streams.enter(); refused != nil {
-		return refused
+	if err := s.streams.enter(); err != nil {
+		return err
 	}
 	defer s.streams.leave()
 	s.rt.Feed().ServeSocket(w, r, feed.SocketOptions{

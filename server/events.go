@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2/negotiation"
@@ -55,8 +56,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		}
 		return writePage(w, page)
 	}
-	if refused := s.streams.enter(); refused != nil {
-		return refused
+	if err := s.streams.enter(); err != nil {
+		return err
 	}
 	defer s.streams.leave()
 	if stream {
@@ -79,10 +80,10 @@ func writePage(w http.ResponseWriter, page feed.Page) error {
 	return nil
 }
 
-// wantsStream says whether Accept prefers an event stream to JSON.
+// wantsStream says whether Accept names an event stream, and JSON not above it.
 func wantsStream(r *http.Request) bool {
-	accept := r.Header.Get("Accept")
-	return accept != "" && negotiation.SelectQValue(accept, []string{"application/json", eventStream}) == eventStream
+	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
+	return negotiation.SelectQValue(accept, []string{eventStream, "application/json"}) == eventStream
 }
 
 // eventsQuery is what a page of the log is asked by, beside its cursor.

@@ -26,9 +26,7 @@ func (s *Server) routeHealth() {
 
 func (s *Server) ready(ctx context.Context, _ holdfast.Principal, _ *struct{}) (*reply[api.Health], error) {
 	if s.streams.isDraining() {
-		p := newProblem(api.Unavailable, "the server is shutting down")
-		p.RetryAfterMs = s.streams.later().Milliseconds()
-		return nil, p
+		return nil, s.leaving()
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

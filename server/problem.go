@@ -82,7 +82,9 @@ func (s *Server) problem(ctx context.Context, err error) *api.Problem {
 		return missing()
 	case errors.Is(err, feed.ErrCursor):
 		return fieldProblem(api.InvalidCursor, "after", fmt.Sprintf("a cursor is a number from 0 to %d, in digits", int64(feed.MaxCursor)))
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrClosed), errors.Is(err, feed.ErrClosing):
+	case errors.Is(err, feed.ErrClosing):
+		return s.leaving()
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrClosed):
 		s.opts.Log.Warn("request could not be served", slog.String("request", requestOf(ctx)), slog.Any("error", err))
 		p := newProblem(api.Unavailable, "the store cannot be used now; repeat the same request later")
 		p.RetryAfterMs = unavailableMs
@@ -95,6 +97,13 @@ func (s *Server) problem(ctx context.Context, err error) *api.Problem {
 	}
 	s.opts.Log.Warn("request failed", slog.String("request", requestOf(ctx)), slog.Any("error", err))
 	return internalProblem()
+}
+
+// leaving is the answer of a server that drains.
+func (s *Server) leaving() *api.Problem {
+	p := newProblem(api.Unavailable, "the server is shutting down: come back with your cursor")
+	p.RetryAfterMs = s.streams.later().Milliseconds()
+	return p
 }
 
 // missing is the answer for what does not exist and for what is somebody

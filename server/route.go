@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -35,7 +37,7 @@ func newAPI(mux *http.ServeMux, version string) huma.API {
 		},
 		Formats: map[string]huma.Format{
 			"application/json": {Marshal: encodeJSON, Unmarshal: decodeJSON},
-			api.ProblemType:    {Marshal: encodeJSON},
+			"json":             {Marshal: encodeJSON}, // of application/problem+json
 		},
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
@@ -137,10 +139,12 @@ type principalKey struct{}
 // principal says who asks, or refuses.
 func (s *Server) principal(r *http.Request) (holdfast.Principal, error) {
 	p, err := s.opts.Principal(r)
-	if err != nil {
-		return holdfast.Principal{}, newProblem(api.Unauthenticated, "say who you are")
+	var refused *api.Problem
+	if err != nil && !errors.As(err, &refused) {
+		s.opts.Log.Debug("nobody known", slog.String("request", requestOf(r.Context())), slog.Any("error", err))
+		err = newProblem(api.Unauthenticated, "say who you are")
 	}
-	return p, nil
+	return p, err
 }
 
 // humaContext gives call's embedded field another name than the method Context.

@@ -21,7 +21,8 @@ type Options struct {
 	// AllowedOrigins are other sites whose pages may use the API, such as
 	// "https://app.example.com". Default: none but the server's own.
 	AllowedOrigins []string
-	// Principal says who asks. An error is answered with 401. Default: always holdfast.Local.
+	// Principal says who asks. An error that is an *api.Problem is the answer, any
+	// other is answered with 401. Default: always holdfast.Local.
 	Principal func(*http.Request) (holdfast.Principal, error)
 	// MaxStreams bounds the open event streams, WebSockets and long polls
 	// together. Default: 20,000.

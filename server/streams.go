@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-run/holdfast/feed"
 	"github.com/holdfast-run/holdfast/server/api"
 )
 
@@ -25,22 +26,21 @@ func (st *streams) init(most int, retry time.Duration) {
 	st.most, st.retry, st.none = most, retry, make(chan struct{})
 }
 
-// enter counts a stream in, until leave.
-func (st *streams) enter() *api.Problem {
+// enter counts a stream in, until leave. feed.ErrClosing when the server drains,
+// a problem when it is full.
+func (st *streams) enter() error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	var refused *api.Problem
 	switch {
 	case st.draining:
-		refused = newProblem(api.Unavailable, "the server is shutting down: come back with your cursor")
+		return feed.ErrClosing
 	case st.open >= st.most:
-		refused = newProblem(api.TooManyStreams, "the server holds %d streams and no more: come back later", st.most)
-	default:
-		st.open++
-		return nil
+		full := newProblem(api.TooManyStreams, "the server holds %d streams and no more: come back later", st.most)
+		full.RetryAfterMs = st.later().Milliseconds()
+		return full
 	}
-	refused.RetryAfterMs = st.later().Milliseconds()
-	return refused
+	st.open++
+	return nil
 }
 
 func (st *streams) leave() {

@@ -42,6 +42,7 @@ type world struct {
 	worker string
 	log    *lockedBuffer
 	client *http.Client
+	doc    *document
 }
 
 // worldOptions bend a world. The zero value is a plain one.
@@ -89,6 +90,9 @@ func newWorld(t *testing.T, opts worldOptions) *world {
 		ts.Close()
 	})
 	w.url, w.client = ts.URL, ts.Client()
+	if w.doc, err = parseDocument(w.do("GET", "/v1/openapi.json", nil).is(200).body); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
@@ -133,7 +137,9 @@ type answer struct {
 	body   []byte
 }
 
-// do sends a request. A body that is a string goes as it is, anything else as JSON.
+// do sends a request and reads the answer, which must be one that the OpenAPI
+// document describes. A body that is a string goes as it is, anything else as
+// JSON. headers are names and values in turn.
 func (w *world) do(method, path string, body any, headers ...string) answer {
 	w.t.Helper()
 	var content io.Reader
@@ -171,7 +177,13 @@ func (w *world) do(method, path string, body any, headers ...string) answer {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return answer{w.t, res.StatusCode, res.Header, raw}
+	a := answer{w.t, res.StatusCode, res.Header, raw}
+	if w.doc != nil {
+		if err := w.doc.check(method, path, a); err != nil {
+			w.t.Errorf("%s %s answered %d %s\nwhich the OpenAPI document does not describe: %v", method, path, a.status, raw, err)
+		}
+	}
+	return a
 }
 
 // into reads an answer that must have the status.
