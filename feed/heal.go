@@ -50,16 +50,13 @@ func (t *topic) chill(now time.Time) {
 	if t.tail.bytes == 0 {
 		return
 	}
-	h := t.hub
-	if now.Sub(t.fedAt) > h.opts.Linger {
+	if now.Sub(t.fedAt) > t.hub.opts.Linger {
 		t.coolLocked()
 		return
 	}
-	if h.tailBytes.Load() > h.opts.TotalBytes {
-		before := t.tail.bytes
-		t.tail.trim(int(h.opts.TotalBytes/max(1, h.topics.Load())), h.opts.TailFrames)
-		h.tailBytes.Add(int64(t.tail.bytes - before))
-	}
+	before := t.tail.bytes
+	t.tail.trim(t.hub.share(), t.hub.opts.TailFrames)
+	t.hub.tailBytes.Add(int64(t.tail.bytes - before))
 }
 
 // heal rereads sessions that were rung or swept until the queue is closed.
@@ -92,8 +89,12 @@ func (t *topic) refresh(ctx context.Context) error {
 	case head < known:
 		h.end(t, &AheadError{Session: t.id, After: known, Head: head})
 		return nil
-	case head == known:
-		return nil
+	}
+	t.mu.Lock()
+	known = t.head
+	t.mu.Unlock()
+	if head <= known {
+		return nil // as mostly, or it was told meanwhile
 	}
 	h.reads.Add(1)
 	frames, err := h.src.Read(ctx, t.id, known, batchBytes/deltaBytes)

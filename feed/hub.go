@@ -32,8 +32,8 @@ type Options struct {
 	// TailBytes and TailFrames bound the hot tail of one session. Default: 512 KiB and 4096 frames.
 	TailBytes, TailFrames int
 	// TotalBytes bounds the hot tails of all sessions together: once it is
-	// reached, each session keeps no more than its equal share, so that the sum
-	// never passes twice this. Default: 128 MiB.
+	// reached, each session is cut down to its equal share, as it grows or within
+	// a heal interval. At twice this nothing grows any more. Default: 128 MiB.
 	TotalBytes int64
 	// Linger is how long a session stays hot without a reader, and its tail
 	// without an event. Default: 30 seconds.
@@ -212,6 +212,18 @@ func (h *Hub) Stats() Stats {
 		Sessions: h.topics.Load(), Readers: h.readers.Load(), TailBytes: h.tailBytes.Load(),
 		Reads: h.reads.Load(), Lost: h.lost.Load(),
 	}
+}
+
+// share is how large one tail may be now.
+func (h *Hub) share() int {
+	all, limit := h.tailBytes.Load(), h.opts.TotalBytes
+	switch {
+	case all <= limit:
+		return h.opts.TailBytes
+	case all <= 2*limit:
+		return min(h.opts.TailBytes, int(limit/max(1, h.topics.Load())))
+	}
+	return 0
 }
 
 func (h *Hub) shard(id string) *shard {

@@ -58,11 +58,7 @@ func (t *topic) feedLocked(frames []session.Frame) {
 	before := t.tail.bytes
 	t.tail.add(frames)
 	t.fedAt = time.Now()
-	limit := t.hub.opts.TailBytes
-	if t.hub.tailBytes.Load() > t.hub.opts.TotalBytes {
-		limit = min(limit, int(t.hub.opts.TotalBytes/max(1, t.hub.topics.Load())))
-	}
-	t.tail.trim(limit, t.hub.opts.TailFrames)
+	t.tail.trim(t.hub.share(), t.hub.opts.TailFrames)
 	t.hub.tailBytes.Add(int64(t.tail.bytes - before))
 }
 
