@@ -32,7 +32,7 @@ func TestOddButLegalResultsStayWhatTheyAre(t *testing.T) {
 
 func TestAResultThatIsNoJSONIsAClearError(t *testing.T) {
 	deep := strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)
-	for value, says := range map[string]string{deep: "nested deeper than 200", "["+deep+"]": "nested deeper than 200", `{"a":`: "cut off", `1 2`: "more text after", `plain`: "not valid JSON"} {
+	for value, says := range map[string]string{deep: "nested deeper than 200", "[" + deep + "]": "nested deeper than 200", `{"a":`: "cut off", `1 2`: "more text after", `plain`: "not valid JSON"} {
 		_, _, err := Bound(json.RawMessage(value), 0)
 		var told *Error
 		if !errors.As(err, &told) || told.Code != CodeInvalidResult || !strings.Contains(told.Message, says) || !strings.Contains(told.Message, "was run") {

@@ -46,6 +46,7 @@ func Run(ctx context.Context, t Tool, call Call) (Result, error) {
 	progress := &reporter{report: call.Progress}
 	defer progress.close()
 	call.Progress = progress.send
+	call.Name = cmp.Or(call.Name, spec.Name)
 
 	done := make(chan outcome, 1)
 	go protect(callCtx, t, call, done)

@@ -1,0 +1,101 @@
+// Package demo has tools to show a runtime with: they need no network and no
+// key, touch nothing, and what they say is plainly labelled as made up.
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/tool"
+)
+
+type weatherInput struct {
+	City string `json:"city"`
+}
+
+// Weather is the tool weather_sample: made-up weather, always the same for a city.
+func Weather() tool.Tool {
+	return tool.New("weather_sample", "Gives sample weather for a city. The data is made up for demonstrations; it is no forecast.",
+		func(_ context.Context, in weatherInput, _ tool.Call) (string, error) {
+			city := session.TrimText(in.City, 80)
+			sum := fnv.New32a()
+			_, _ = sum.Write([]byte(in.City)) // never fails
+			n := sum.Sum32()
+			skies := []string{"sunny", "partly cloudy", "cloudy", "light rain", "windy with sunny spells"}
+			return fmt.Sprintf("%s: %d °C, %s, wind %d km/h (sample data)", city, 8+n%20, skies[n/20%5], 5+n/100%25), nil
+		}, tool.WithEffects(session.ReadOnly), tool.WithTimeout(5*time.Second))
+}
+
+// maxSeconds bounds a long task.
+const maxSeconds = 300
+
+// reportEvery is how often a long task tells how far it is.
+const reportEvery = 250 * time.Millisecond
+
+type longTaskInput struct {
+	Seconds int `json:"seconds"`
+}
+
+// LongTask is the tool long_task: it takes as many seconds as it is told, up to
+// 300, and reports progress all the while. A call that is made again begins anew.
+func LongTask() tool.Tool {
+	return tool.New("long_task", "Takes the given number of seconds and reports its progress. It does nothing else; it is for demonstrations.",
+		func(ctx context.Context, in longTaskInput, call tool.Call) (string, error) {
+			start := time.Now()
+			whole := time.Duration(in.Seconds) * time.Second
+			ticker := time.NewTicker(reportEvery)
+			defer ticker.Stop()
+			for {
+				spent := min(time.Since(start), whole)
+				call.Progress(session.Progress{
+					Message:  fmt.Sprintf("second %d of %d", int(spent/time.Second), in.Seconds),
+					Fraction: float64(spent) / float64(whole),
+				})
+				if spent == whole {
+					return fmt.Sprintf("All %d seconds of the sample task are done.", in.Seconds), nil
+				}
+				select {
+				case <-ticker.C:
+				case <-ctx.Done():
+					return "", context.Cause(ctx)
+				}
+			}
+		},
+		tool.WithParameters(json.RawMessage(fmt.Sprintf(
+			`{"type":"object","properties":{"seconds":{"type":"integer","minimum":1,"maximum":%d}},"required":["seconds"],"additionalProperties":false}`, maxSeconds))),
+		tool.WithEffects(session.ReadOnly), tool.WithTimeout((maxSeconds+30)*time.Second))
+}
+
+type flakyInput struct {
+	Task string `json:"task"`
+}
+
+// maxRemembered bounds what flaky remembers, in tasks.
+const maxRemembered = 1000
+
+// Flaky is the tool flaky: a task fails the first time a run asks for it and
+// works from then on, in a new call as in another try of the same call.
+func Flaky() tool.Tool {
+	type task struct{ run, task string }
+	var mu sync.Mutex
+	failed := map[task]bool{} // guarded by mu
+	return tool.New("flaky", "Pretends to do a task. It fails the first time and works when it is called again; it is for demonstrations.",
+		func(_ context.Context, in flakyInput, call tool.Call) (string, error) {
+			t := task{call.Run, session.TrimText(in.Task, 200)}
+			mu.Lock()
+			defer mu.Unlock()
+			if call.Attempt <= 1 && !failed[t] {
+				if len(failed) >= maxRemembered {
+					clear(failed)
+				}
+				failed[t] = true
+				return "", tool.Errorf("temporary", "The sample task %q failed, as it always does the first time. Call the tool again with the same task.", t.task)
+			}
+			return fmt.Sprintf("The sample task %q worked this time.", t.task), nil
+		}, tool.WithEffects(session.ReadOnly), tool.WithTimeout(5*time.Second))
+}
