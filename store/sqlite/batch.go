@@ -1,0 +1,289 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+)
+
+// batch is one transaction. It is begun when the first request has something to
+// write, so that nothing is changed in memory while another process holds the
+// database, and when it fails everything it changed in memory is forgotten.
+type batch struct {
+	w     *writer
+	store *Store
+	now   time.Time // UTC, whole milliseconds
+	begun bool
+	err   error // of the database: the whole batch fails
+
+	changes   []*change
+	leases    []leaseChange
+	chunks    []sessionChunk // what goes to the tail
+	settled   []*tailLog
+	settleAll bool
+	committed []func() // run after the commit
+}
+
+// change is what a batch does to one session. Its gate is held.
+type change struct {
+	entry   *entry
+	deleted bool // everything from before the batch goes
+	events  []session.Event
+	frames  []session.Frame
+	body    []byte
+	fact    bool
+	touched []string // runs whose work is written again in any case
+
+	work []store.RunWork
+	row  *store.SessionRow
+}
+
+var background = context.Background()
+
+type sessionChunk struct {
+	session string
+	chunk
+}
+
+func newBatch(w *writer) *batch {
+	return &batch{w: w, store: w.store, now: w.store.now()}
+}
+
+// fail makes the batch fail.
+func (b *batch) fail(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+// begin opens the transaction before the first write.
+func (b *batch) begin() error {
+	if b.err != nil || b.begun {
+		return b.err
+	}
+	if err := b.w.begin(); err != nil {
+		b.fail(fmt.Errorf("begin: %w", err))
+		return b.err
+	}
+	b.begun = true
+	return nil
+}
+
+// exec writes. An error fails the batch.
+func (b *batch) exec(query string, args ...any) (changed int64, err error) {
+	if err := b.begin(); err != nil {
+		return 0, err
+	}
+	res, err := b.w.execResult(query, args...)
+	if err != nil {
+		b.fail(err)
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// take makes a session part of the batch. Its gate is held already.
+func (b *batch) take(e *entry) {
+	e.change = &change{entry: e}
+	b.changes = append(b.changes, e.change)
+	b.store.cache.repin(e)
+}
+
+// hold makes a session part of the batch and loads it if need be.
+func (b *batch) hold(e *entry) (*change, error) {
+	if e.change == nil {
+		_ = e.gate.hold(background)
+		b.take(e)
+	}
+	if e.state == nil {
+		if err := b.store.loadHeld(background, e); err != nil {
+			return nil, err
+		}
+	}
+	return e.change, nil
+}
+
+// append runs decide and makes its events the next of the session's log.
+func (b *batch) append(e *entry, decide session.Decide) (store.Appended, error) {
+	c, err := b.hold(e)
+	if err != nil {
+		return store.Appended{}, err
+	}
+	events, err := safely(decide, e.state)
+	if err != nil {
+		return store.Appended{}, err
+	}
+	head := e.state.Seq
+	if len(events) == 0 {
+		return store.Appended{First: head + 1, Last: head}, nil
+	}
+	events = slices.Clone(events)
+	body, frames, err := b.encode(e.id, head, events)
+	if err != nil {
+		return store.Appended{}, fmt.Errorf("append to session %s: %w", e.id, err)
+	}
+	if err := b.begin(); err != nil {
+		return store.Appended{}, err
+	}
+	for i := range events {
+		e.state.Apply(events[i])
+		c.fact = c.fact || !session.IsDelta(events[i].Data)
+	}
+	if c.events == nil {
+		// Clipped, so that what is added later leaves alone what the caller got.
+		c.events, c.frames, c.body = slices.Clip(events), frames, body
+	} else {
+		c.events = append(c.events, events...)
+		c.frames = append(c.frames, frames...)
+		c.body = append(append(c.body, '\n'), body...)
+	}
+	return store.Appended{First: head + 1, Last: e.state.Seq, Events: events}, nil
+}
+
+// encode stamps events and gives their lines in one buffer, and a frame for each.
+func (b *batch) encode(id string, head int64, events []session.Event) ([]byte, []session.Frame, error) {
+	line := b.w.line[:0]
+	ends := make([]int, len(events))
+	for i := range events {
+		e := &events[i]
+		e.Session, e.Seq, e.At = id, head+1+int64(i), b.now
+		if i > 0 {
+			line = append(line, '\n')
+		}
+		var err error
+		if line, err = e.AppendJSON(line); err != nil {
+			return nil, nil, err
+		}
+		ends[i] = len(line)
+	}
+	if cap(line) <= mostRowBytes {
+		b.w.line = line
+	}
+	body := append(make([]byte, 0, len(line)), line...)
+	frames := make([]session.Frame, len(events))
+	start := 0
+	for i, end := range ends {
+		seq := events[i].Seq
+		frames[i] = session.Frame{From: seq, To: seq, JSON: body[start:end:end]}
+		start = end + 1
+	}
+	return body, frames, nil
+}
+
+// safely runs a decide that may panic.
+func safely(decide session.Decide, s *session.State) (events []session.Event, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("session %s: a decision panicked: %v", s.ID, p)
+		}
+	}()
+	return decide(s)
+}
+
+// flush writes what the requests have gathered.
+func (b *batch) flush() {
+	for _, c := range b.changes {
+		if b.err != nil {
+			return
+		}
+		if c.deleted {
+			b.deleteRows(c.entry.id)
+		}
+		if len(c.events) > 0 || len(c.touched) > 0 {
+			b.writeModels(c)
+		}
+		if len(c.events) > 0 {
+			for _, k := range chunksOf(c.body, c.frames) {
+				b.chunks = append(b.chunks, sessionChunk{c.entry.id, k})
+			}
+		}
+	}
+	b.writeTail()
+	b.settle()
+	b.writeLeases()
+	for _, c := range b.changes {
+		if b.err == nil && len(c.events) > 0 && c.entry.since.wantsSnapshot() {
+			b.snapshot(c.entry)
+		}
+	}
+}
+
+// finish commits, or undoes everything, and lets the sessions go.
+func (b *batch) finish() {
+	if b.err == nil && b.begun {
+		if err := b.w.exec(`COMMIT`); err != nil {
+			b.fail(fmt.Errorf("commit: %w", err))
+		}
+	}
+	switch {
+	case b.err != nil:
+		b.w.rollback()
+		b.w.failed()
+		for _, c := range b.changes {
+			c.entry.forget()
+		}
+	case b.begun:
+		b.w.succeeded()
+		b.publishTail()
+	}
+	for _, c := range b.changes {
+		c.entry.change = nil
+		c.entry.gate.release()
+	}
+	if b.err == nil {
+		for _, c := range b.changes {
+			b.tell(c)
+		}
+		for _, then := range b.committed {
+			then()
+		}
+	}
+	full := false
+	for _, c := range b.changes {
+		full = b.store.cache.unpin(c.entry) || full
+	}
+	if full {
+		b.w.poke()
+	}
+}
+
+// tell tells of a committed change.
+func (b *batch) tell(c *change) {
+	tell := b.store.opts.OnCommit
+	if tell == nil {
+		return
+	}
+	if c.deleted {
+		tell(store.Commit{Session: c.entry.id, Deleted: true})
+	}
+	if len(c.events) > 0 {
+		tell(store.Commit{Session: c.entry.id, Frames: c.frames, Events: c.events, Work: c.work, Row: c.row})
+	}
+}
+
+// errorFor is the error of a failed batch for one of its requests.
+func (b *batch) errorFor(r *request) error {
+	doing := "write"
+	if r.entry != nil {
+		doing = "write session " + r.entry.id
+	}
+	var conflict *session.Error
+	if errors.As(b.err, &conflict) {
+		return conflict
+	}
+	return unavailable(background, doing, b.err)
+}
+
+func noTransaction(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_ERROR && strings.Contains(e.Error(), "no transaction")
+}

@@ -1,0 +1,287 @@
+// Package sqlite keeps sessions in one SQLite database and a folder of blobs,
+// owned by one process. It needs no cgo and nothing installed.
+//
+//	DIR/holdfast.db     logs, read models, work and leases
+//	DIR/holdfast.lock   locked by the owner; says who that is
+//	DIR/blobs/ab/cdef…  large values, named by the SHA-256 of their content
+//
+// One goroutine writes (writer.go). While a commit is being flushed, what is
+// asked meanwhile gathers and shares the next:
+//
+//	Append ─┐                       ┌ sessions, messages, runs, approvals, work
+//	Append ─┼─▶ decide, stamp,  ──▶ ┤ tail: one row with the events of all      ──▶ COMMIT ──▶ tell, answer
+//	Claim  ─┘   encode, apply       └ log: what leaves the tail, a row a session
+//
+// States of sessions are cached (cache.go) and loaded from a snapshot and the
+// log after it (load.go). A gate for each session (gate.go) keeps what is not
+// committed yet out of sight. Readers use a pool of read-only connections and
+// never wait for the writer.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+)
+
+// Options of [Open]. The zero value works.
+type Options struct {
+	store.Options
+
+	// ReadOnly opens for reading what another process may own: a picture of the
+	// database as it is now, without what is committed later. Everything that
+	// writes gives [ErrReadOnly].
+	ReadOnly bool
+	// BusyTimeout is how long a commit waits for another process that holds the database. Default: 5 seconds.
+	BusyTimeout time.Duration
+	// CachedSessions and CachedBytes bound the states kept in memory, roughly. Defaults: 4096 and 128 MiB.
+	CachedSessions int
+	CachedBytes    int64
+	// Log is told of failed commits and repairs. Default: slog.Default().
+	Log *slog.Logger
+}
+
+// Store is a [store.Store] in SQLite.
+type Store struct {
+	opts    Options
+	dir     string
+	log     *slog.Logger
+	lock    *flock.Flock // nil when read-only
+	pool    *sql.DB      // of connections that read
+	readers querier      // the pool, or one transaction of it when read-only
+	cache   *cache
+	tail    *tail
+	writer  *writer // nil when read-only
+	blobs   blobs
+	closed  atomic.Bool
+
+	folding   sync.Mutex   // held by the one Fold under way
+	deletions atomic.Int64 // counts deleted sessions
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens the store in dir and makes it if need be. One process owns a
+// directory at a time: others get a *HeldError. Errors that a person can do
+// something about are ErrFull, ErrLocked, ErrDamaged or ErrReadOnly.
+func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
+	opts = opts.withDefaults()
+	s := &Store{opts: opts, dir: dir, log: opts.Log, cache: newCache(opts.CachedSessions, opts.CachedBytes)}
+	s.blobs.dir = filepath.Join(dir, "blobs")
+	open := s.openToWrite
+	if opts.ReadOnly {
+		open = s.openToRead
+	}
+	if err := open(ctx); err != nil {
+		s.closeFiles()
+		if kind := kindOf(err); kind != nil && !errors.Is(err, kind) {
+			err = fmt.Errorf("%w: %w", kind, err)
+		}
+		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = 5 * time.Second
+	}
+	if o.CachedSessions <= 0 {
+		o.CachedSessions = 4096
+	}
+	if o.CachedBytes <= 0 {
+		o.CachedBytes = 128 << 20
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o
+}
+
+func (s *Store) openToWrite(ctx context.Context) error {
+	if err := os.MkdirAll(s.blobs.temp(), 0o700); err != nil {
+		return err
+	}
+	var err error
+	if s.lock, err = own(s.dir); err != nil {
+		return err
+	}
+	db, err := connect(s.dsn("rwc"), 1)
+	if err != nil {
+		return err
+	}
+	s.writer = &writer{
+		store: s, db: db, stmts: map[string]*sql.Stmt{},
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if err := migrate(ctx, db); err != nil {
+		return err
+	}
+	if s.pool, err = connect(s.dsn("ro"), max(4, 2*runtime.GOMAXPROCS(0))); err != nil {
+		return err
+	}
+	s.readers = s.pool
+	if s.tail, err = loadTail(ctx, s.readers); err != nil {
+		return err
+	}
+	if err := s.readers.QueryRowContext(ctx, `SELECT coalesce(max(turn), 0) FROM work`).Scan(&s.writer.turn); err != nil {
+		return err
+	}
+	go s.writer.run()
+	return s.blobs.emptyTrash(ctx, s)
+}
+
+// openToRead takes one transaction for everything, so that the tail and the
+// tables stay of one moment whatever the owner writes.
+func (s *Store) openToRead(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(s.dir, databaseFile)); err != nil {
+		return err
+	}
+	var err error
+	if s.pool, err = connect(s.dsn("ro"), 1); err != nil {
+		return err
+	}
+	tx, err := s.pool.BeginTx(background, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	s.readers = tx
+	if err := checkTables(ctx, tx); err != nil {
+		return err
+	}
+	s.tail, err = loadTail(ctx, tx)
+	return err
+}
+
+// closeFiles closes what is open, in the order of dependence.
+func (s *Store) closeFiles() {
+	if tx, ok := s.readers.(*sql.Tx); ok {
+		_ = tx.Rollback()
+	}
+	if s.pool != nil {
+		_ = s.pool.Close()
+	}
+	if s.writer != nil {
+		s.writer.drop()
+		_ = s.writer.db.Close()
+	}
+	if s.lock != nil {
+		_ = s.lock.Unlock()
+	}
+}
+
+// Append runs decide and makes its events the next of the log.
+func (s *Store) Append(ctx context.Context, id string, decide session.Decide) (store.Appended, error) {
+	if err := s.enterToWrite(ctx); err != nil {
+		return store.Appended{}, err
+	}
+	e := s.cache.pin(id)
+	defer s.unpin(e)
+	if err := s.ensure(ctx, e); err != nil {
+		return store.Appended{}, err
+	}
+	var appended store.Appended
+	err := s.writer.submit(ctx, e, func(b *batch) (err error) {
+		appended, err = b.append(e, decide)
+		return err
+	})
+	if err != nil {
+		return store.Appended{}, err
+	}
+	return appended, nil
+}
+
+// Delete removes a session and everything that was kept for it.
+func (s *Store) Delete(ctx context.Context, id string) error {
+	if err := s.enterToWrite(ctx); err != nil {
+		return err
+	}
+	e := s.cache.pin(id)
+	defer s.unpin(e)
+	if err := s.ensure(ctx, e); err != nil {
+		return err
+	}
+	if err := s.writer.submit(ctx, e, func(b *batch) error { return b.delete(e) }); err != nil {
+		return err
+	}
+	if err := s.blobs.emptyTrash(ctx, s); err != nil {
+		// The session is gone; its files follow when the store is opened next.
+		s.log.Error("remove the blobs of a deleted session", slog.String("session", id), slog.Any("error", err))
+	}
+	return nil
+}
+
+// Ready is nil when the store can be written. It writes, unless a commit
+// succeeded within the last second.
+func (s *Store) Ready(ctx context.Context) error {
+	if err := s.enterToWrite(ctx); err != nil {
+		return err
+	}
+	if time.Since(time.Unix(0, s.writer.lastCommit.Load())) < time.Second {
+		return nil
+	}
+	return s.writer.submit(ctx, nil, func(b *batch) error {
+		_, err := b.exec(`UPDATE probe SET written_at = ?`, millis(b.now))
+		return err
+	})
+}
+
+// Close finishes what is under way and closes everything. Closing again is fine.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	if s.writer != nil {
+		s.writer.close()
+	}
+	s.closeFiles()
+	return nil
+}
+
+// enter begins a method.
+func (s *Store) enter(ctx context.Context) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// enterToWrite begins a method that writes.
+func (s *Store) enterToWrite(ctx context.Context) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	if s.writer == nil {
+		return fmt.Errorf("%w: %w: it was opened to be read only", store.ErrUnavailable, ErrReadOnly)
+	}
+	return nil
+}
+
+// unpin lets a cache entry go.
+func (s *Store) unpin(e *entry) {
+	if s.cache.unpin(e) && s.writer != nil {
+		s.writer.poke()
+	}
+}
+
+// now is the store's clock as it is written into events.
+func (s *Store) now() time.Time { return s.opts.Now().UTC().Truncate(time.Millisecond) }

@@ -1,0 +1,316 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-run/holdfast/store"
+)
+
+// writer is the one goroutine that writes. What is asked of it while a commit
+// is being flushed gathers and shares the next one.
+type writer struct {
+	store *Store
+	db    *sql.DB // of one connection
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt
+	turn  int64  // counts the times that a run became due
+	row   []byte // scratch: the row of the tail being made
+	line  []byte // scratch: the events being encoded
+
+	lastCommit atomic.Int64 // when the last commit succeeded, by the machine's clock in nanoseconds; 0: the last failed
+
+	wake chan struct{} // of capacity 1
+	done chan struct{} // closed when the goroutine has ended
+
+	mu     sync.Mutex // guards what is below
+	queue  []*request
+	closed bool
+}
+
+// request is one thing asked of the writer.
+type request struct {
+	// entry is the session whose state it changes, pinned and if possible
+	// loaded; nil when it changes none or several.
+	entry *entry
+	// do says in the batch what to write. Its error is for this request only and
+	// then it must have written nothing. It may run more than once.
+	do func(*batch) error
+
+	done chan struct{} // of capacity 1: gets one value when err is set
+	err  error
+
+	mu       sync.Mutex // held while do runs
+	gone     bool       // nobody waits any more
+	deferred int        // how many batches it has waited for a look at its session to end
+}
+
+// mostDeferred is how many batches go ahead of a request whose session is being
+// looked at. After that all writing waits for the look.
+const mostDeferred = 100
+
+var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
+
+// submit asks and waits. When ctx ends first, a request that is still queued
+// does not happen; of one that is being committed the outcome is unknown.
+func (w *writer) submit(ctx context.Context, e *entry, do func(*batch) error) error {
+	r := requests.Get().(*request)
+	r.entry, r.do, r.err, r.deferred = e, do, nil, 0
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return store.ErrClosed
+	}
+	w.queue = append(w.queue, r)
+	first := len(w.queue) == 1
+	w.mu.Unlock()
+	if first {
+		w.poke()
+	}
+	select {
+	case <-r.done:
+		err := r.err
+		r.entry, r.do = nil, nil
+		requests.Put(r)
+		return err
+	case <-ctx.Done():
+		r.mu.Lock() // do is not under way when we return
+		r.gone = true
+		r.mu.Unlock()
+		return context.Cause(ctx)
+	}
+}
+
+// poke makes the writer look at its queue and at the cache.
+func (w *writer) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close lets the writer finish what is queued and waits for its end.
+func (w *writer) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.poke()
+	<-w.done
+}
+
+// run writes until the writer is closed and its queue is empty.
+func (w *writer) run() {
+	defer close(w.done)
+	var deferred, spare []*request
+	for {
+		w.evict()
+		w.mu.Lock()
+		taken := w.queue
+		w.queue = spare[:0]
+		closed := w.closed
+		w.mu.Unlock()
+		if len(taken) == 0 && len(deferred) == 0 {
+			if closed {
+				return
+			}
+			spare = taken
+			<-w.wake
+			continue
+		}
+		deferred = w.commit(append(deferred, taken...))
+		clear(taken)
+		spare = taken
+	}
+}
+
+// commit does requests in one transaction and answers them. It gives back
+// those that must wait because somebody looks at their session.
+func (w *writer) commit(reqs []*request) (deferred []*request) {
+	b := newBatch(w)
+	var did []*request
+	late := map[*entry]bool{}
+	for i, r := range reqs {
+		if b.err != nil {
+			did = append(did, reqs[i:]...)
+			break
+		}
+		if e := r.entry; e != nil && e.change == nil && (late[e] || !e.gate.tryHold()) {
+			if late[e] || r.deferred < mostDeferred && len(reqs) > 1 {
+				late[e] = true
+				r.deferred++
+				deferred = append(deferred, r)
+				continue
+			}
+			_ = e.gate.hold(context.Background())
+			b.take(e)
+		} else if e != nil && e.change == nil {
+			b.take(e)
+		}
+		if w.do(b, r) {
+			did = append(did, r)
+		}
+	}
+	b.flush()
+	b.finish()
+	if b.err != nil && !environmental(b.err) && len(did) > 1 {
+		// One of them is at fault: each gets a commit of its own.
+		for _, r := range did {
+			if r.err == nil {
+				deferred = append(deferred, w.commit([]*request{r})...)
+			} else {
+				r.done <- struct{}{}
+			}
+		}
+		return deferred
+	}
+	if b.err != nil {
+		w.store.log.Error("a commit failed", slog.Int("requests", len(did)), slog.Any("error", b.err))
+	}
+	for _, r := range did {
+		if b.err != nil && r.err == nil {
+			r.err = b.errorFor(r)
+		}
+		r.done <- struct{}{}
+	}
+	return deferred
+}
+
+// do runs one request and says whether somebody waits for its answer.
+func (w *writer) do(b *batch, r *request) (wanted bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone {
+		return false
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			// A decide is caught closer by, so this is the store's or the fold's fault and the state may be half changed.
+			b.fail(fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack()))
+		}
+	}()
+	r.err = nil
+	if err := r.do(b); err != nil && b.err == nil {
+		r.err = err
+	}
+	return true
+}
+
+var errPanic = errors.New("a write panicked")
+
+// begin opens the transaction. It waits for other processes at most as long as Options.BusyTimeout.
+func (w *writer) begin() error {
+	if w.conn == nil {
+		conn, err := w.db.Conn(context.Background())
+		if err != nil {
+			return err
+		}
+		w.conn = conn
+	}
+	return w.exec(`BEGIN IMMEDIATE`)
+}
+
+func (w *writer) exec(query string, args ...any) error {
+	_, err := w.execResult(query, args...)
+	return err
+}
+
+// execResult runs a statement that is prepared once.
+func (w *writer) execResult(query string, args ...any) (sql.Result, error) {
+	stmt, err := w.prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.Exec(args...)
+}
+
+// queryRow reads inside the transaction.
+func (w *writer) queryRow(query string, args ...any) scanner {
+	stmt, err := w.prepare(query)
+	if err != nil {
+		return failedRow{err}
+	}
+	return stmt.QueryRow(args...)
+}
+
+// failedRow is a row that could not be asked for.
+type failedRow struct{ err error }
+
+func (r failedRow) Scan(...any) error { return r.err }
+
+func (w *writer) prepare(query string) (*sql.Stmt, error) {
+	if stmt := w.stmts[query]; stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := w.conn.PrepareContext(context.Background(), query)
+	if err != nil {
+		return nil, err
+	}
+	w.stmts[query] = stmt
+	return stmt, nil
+}
+
+// rollback undoes the transaction. A connection that cannot even do that is
+// given up, and the next begin opens another.
+func (w *writer) rollback() {
+	if w.conn == nil {
+		return
+	}
+	if _, err := w.conn.ExecContext(context.Background(), `ROLLBACK`); err != nil && !noTransaction(err) {
+		w.store.log.Error("roll back", slog.Any("error", err))
+		w.drop()
+	}
+}
+
+// drop closes the connection.
+func (w *writer) drop() {
+	for query, stmt := range w.stmts {
+		_ = stmt.Close()
+		delete(w.stmts, query)
+	}
+	if w.conn != nil {
+		_ = w.conn.Close()
+		w.conn = nil
+	}
+	w.db.SetMaxIdleConns(0) // or the pool would give the same connection again
+	w.db.SetMaxIdleConns(1)
+}
+
+// evict throws out of the cache what is too much, after a snapshot where one saves more than it costs.
+func (w *writer) evict() {
+	victims := w.store.cache.victims()
+	if len(victims) == 0 {
+		return
+	}
+	b := newBatch(w)
+	held := victims[:0]
+	for _, e := range victims {
+		if !e.gate.tryHold() {
+			w.store.cache.unpin(e)
+			continue
+		}
+		held = append(held, e)
+		if e.state != nil && e.state.Exists() && e.since.events > keepEvents {
+			b.snapshot(e)
+		}
+	}
+	b.finish()
+	if b.err != nil {
+		w.store.log.Error("write snapshots", slog.Any("error", b.err))
+	}
+	for _, e := range held {
+		e.forget() // without the snapshot it takes longer to load, that is all
+		e.gate.release()
+		w.store.cache.drop(e)
+	}
+}
+
+// succeeded and failed keep what Ready asks for.
+func (w *writer) succeeded() { w.lastCommit.Store(time.Now().UnixNano()) }
+func (w *writer) failed()    { w.lastCommit.Store(0) }
