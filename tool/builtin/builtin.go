@@ -1,6 +1,5 @@
 // Package builtin has the tools that come with Holdfast: clock, calculator,
-// http_get, notes_list, notes_read, notes_write and notes_delete, and the sample
-// tools of package demo.
+// http_get, notes_list, notes_read, notes_write and notes_delete.
 //
 // Each touches only what its [Config] gives it: http_get only addresses of the
 // public internet and hosts that are named, the notes tools only one folder.
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/tool"
-	"github.com/holdfast-run/holdfast/tool/demo"
 )
 
 // Config says what the built-in tools may touch.
@@ -38,9 +36,6 @@ var makers = []struct {
 	{"notes_read", notesTool((*Notes).Read)},
 	{"notes_write", notesTool((*Notes).Write)},
 	{"notes_delete", notesTool((*Notes).Delete)},
-	{"weather_sample", func(Config) (tool.Tool, error) { return demo.Weather(), nil }},
-	{"long_task", func(Config) (tool.Tool, error) { return demo.LongTask(), nil }},
-	{"flaky", func(Config) (tool.Tool, error) { return demo.Flaky(), nil }},
 }
 
 func notesTool(of func(*Notes) tool.Tool) func(Config) (tool.Tool, error) {

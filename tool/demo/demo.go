@@ -14,6 +14,20 @@ import (
 	"github.com/holdfast-run/holdfast/tool"
 )
 
+// ByName makes the tool weather_sample, long_task or flaky; ok is false for any
+// other name.
+func ByName(name string) (t tool.Tool, ok bool) {
+	switch name {
+	case "weather_sample":
+		return Weather(), true
+	case "long_task":
+		return LongTask(), true
+	case "flaky":
+		return Flaky(), true
+	}
+	return nil, false
+}
+
 type weatherInput struct {
 	City string `json:"city"`
 }

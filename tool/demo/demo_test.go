@@ -27,6 +27,21 @@ func use(ctx context.Context, t tool.Tool, call tool.Call, args string) (string,
 	return text, err
 }
 
+func TestTheToolsAreFoundByTheirNames(t *testing.T) {
+	for _, name := range []string{"weather_sample", "long_task", "flaky"} {
+		tl, ok := ByName(name)
+		if !ok || tl.Spec().Name != name || tl.Spec().Effects != session.ReadOnly {
+			t.Errorf("%s is %+v, %v", name, tl, ok)
+		}
+		if _, err := tool.NewSet(tl); err != nil {
+			t.Error(err)
+		}
+	}
+	if tl, ok := ByName("weather"); ok || tl != nil {
+		t.Errorf("there is a tool for a name that is none: %v", tl)
+	}
+}
+
 func TestTheWeatherIsPlainlySampleDataAndAlwaysTheSame(t *testing.T) {
 	first, err := use(t.Context(), Weather(), tool.Call{}, `{"city":"Lisbon"}`)
 	if err != nil || !strings.HasPrefix(first, "Lisbon: ") || !strings.Contains(first, "sample data") {
