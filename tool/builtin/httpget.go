@@ -170,13 +170,13 @@ func explain(ctx context.Context, err error) error {
 func (g *getter) read(resp *http.Response) (httpOutput, error) {
 	out := httpOutput{URL: resp.Request.URL.String(), Status: resp.StatusCode}
 	counted := &io.LimitedReader{R: resp.Body, N: g.config.MaxBytes}
-	content := []byte{}
 	declared := resp.Header.Get("Content-Type")
 	mediaType, _, err := mime.ParseMediaType(declared)
 	if declared != "" && (err != nil || !isText(mediaType)) {
 		return httpOutput{}, tool.Errorf("not_text", "The page is %s, which is not text; it was not read (status %d).", session.TrimText(session.CleanText(declared), 100), resp.StatusCode)
 	}
-	if content, err = io.ReadAll(counted); err != nil {
+	content, err := io.ReadAll(counted)
+	if err != nil {
 		return httpOutput{}, fmt.Errorf("reading the page: %w", err)
 	}
 	if counted.N == 0 {

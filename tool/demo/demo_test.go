@@ -96,8 +96,11 @@ func TestAFlakyTaskFailsOnceInARun(t *testing.T) {
 		attempt   int
 		fails     bool
 	}{
-		{"run_1", "a", 1, true}, {"run_1", "a", 1, false}, {"run_1", "a", 1, false}, // called again by the model
-		{"run_1", "b", 1, true}, {"run_1", "b", 2, false}, // the same call made again
+		{"run_1", "a", 1, true},
+		{"run_1", "a", 1, false},
+		{"run_1", "a", 1, false}, // called again by the model
+		{"run_1", "b", 1, true},
+		{"run_1", "b", 2, false}, // the same call made again
 		{"run_2", "a", 1, true},
 		{"run_3", "a", 2, false}, // the first try was in a process that is gone
 	} {
