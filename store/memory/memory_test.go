@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/memory"
+	"github.com/holdfast-run/holdfast/store/storetest"
 )
 
 var errFault = errors.New("a fault that the test asked for")
@@ -145,4 +146,33 @@ func TestTheStoreFollowsTheClockOfASynctestBubble(t *testing.T) {
 			t.Fatalf("Expired gave %v, %v at the time that NextDue foresaw", expired, err)
 		}
 	})
+}
+
+func TestMemoryKeepsTheContract(t *testing.T) {
+	storetest.Exercise(t, func(t *testing.T, opts store.Options) store.Store {
+		s := memory.New(opts)
+		t.Cleanup(func() { _ = s.Close() }) // it gives no error
+		return damageable{s}
+	})
+}
+
+// damageable is a memory store that can be made to contradict itself.
+type damageable struct{ *memory.Store }
+
+func (d damageable) Damage(id string, damage storetest.Damage) error {
+	switch damage {
+	case storetest.LoseEvent:
+		d.LoseEvent(id)
+	case storetest.ChangeSession:
+		d.ChangeSession(id)
+	case storetest.ChangeRun:
+		d.ChangeRun(id)
+	case storetest.ChangeApproval:
+		d.ChangeApproval(id)
+	case storetest.ChangeMessage:
+		d.ChangeMessage(id)
+	default:
+		return errors.ErrUnsupported
+	}
+	return nil
 }

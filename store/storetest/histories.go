@@ -1,0 +1,484 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/memory"
+)
+
+// exerciseHistories does whatever comes to mind to the store and, at the same
+// times, to a memory store. Both must answer alike, and what the store says
+// must be the fold of its log.
+func exerciseHistories(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	rapid.Check(t, func(rt *rapid.T) {
+		h := newHistory(rt, w)
+		defer h.cleanUp()
+		rt.Repeat(map[string]func(*rapid.T){
+			"submit": h.submit, "submit again": h.submitAgain, "edit inbox": h.editInbox, "remove from inbox": h.removeFromInbox,
+			"cancel": h.cancel, "retry": h.retry, "update": h.update, "decide approval": h.decideApproval, "resolve tool": h.resolveTool,
+			"claim": h.claim, "work": h.work, "work on": h.work, "work more": h.work, "renew": h.renew,
+			"reconcile": h.reconcile, "end overdue": h.endOverdue, "pass time": h.passTime,
+			"fold": h.fold, "delete": h.delete, "reopen": h.reopen,
+			"": h.compare,
+		})
+	})
+}
+
+// history is one random life of two stores.
+type history struct {
+	*world // the store under test
+	rt     *rapid.T
+	oracle *memory.Store
+	n      int // actions so far
+	// What the history has made, to be mentioned again. Some of it is gone by now.
+	sessions, messages, runs, approvals []string
+	leases                              []store.Lease
+	submitted                           []func() (string, *session.Submit)
+	touched                             map[string]bool // sessions to compare
+}
+
+func newHistory(rt *rapid.T, w *world) *history {
+	w.t = rt
+	w.told.reset()
+	h := &history{
+		world: w, rt: rt, oracle: memory.New(store.Options{Now: w.clock.Now}),
+		sessions: []string{"ses_a", "ses_b", "ses_c"}, touched: map[string]bool{},
+	}
+	return h
+}
+
+func (h *history) cleanUp() {
+	for _, id := range h.sessions {
+		if err := h.Delete(h.ctx, id); err != nil && !isNotFound(err) {
+			h.rt.Errorf("delete: %v", err)
+		}
+	}
+}
+
+// begin is the start of an action. No two actions have the same time, and no
+// time that an action chooses is chosen by another, so that nothing is due at
+// the same time as something else and the order of claims is one.
+func (h *history) begin(rt *rapid.T) {
+	h.rt, h.t = rt, rt
+	h.n++
+	h.clock.advance(time.Second)
+}
+
+func (h *history) chooseTime(label string) time.Time {
+	odd := time.Duration(h.n%999+1) * time.Millisecond
+	return h.clock.Now().Add(time.Duration(rapid.IntRange(0, 30).Draw(h.rt, label))*time.Second + odd)
+}
+
+func (h *history) name(prefix string) string { return fmt.Sprintf("%s%d", prefix, h.n) }
+
+// pick chooses one of what the history made, or something that never was.
+func pick(rt *rapid.T, of []string, label string) string {
+	return rapid.SampledFrom(append([]string{"nothing"}, of...)).Draw(rt, label)
+}
+
+// both does the same to both stores and compares the answers.
+func (h *history) both(what string, do func(s store.Store) (any, error)) {
+	h.rt.Helper()
+	want, wantErr := do(h.oracle)
+	got, err := do(h.Store)
+	if outcome(err) != outcome(wantErr) {
+		h.rt.Fatalf("%s gave the error %v, the memory store %v", what, err, wantErr)
+	}
+	if err == nil {
+		same(h.rt, what, got, want)
+	}
+}
+
+// outcome is the part of an error that is a promise.
+func outcome(err error) string {
+	var refusal *session.Error
+	if errors.As(err, &refusal) {
+		return refusal.Error()
+	}
+	for _, known := range []error{store.ErrNotFound, store.ErrLeaseLost, context.Canceled} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// append appends the same to both. decide is made anew for each.
+func (h *history) append(id string, decide func() session.Decide) {
+	h.rt.Helper()
+	h.touched[id] = true
+	h.both("append to "+id, func(s store.Store) (any, error) { return s.Append(h.ctx, id, decide()) })
+}
+
+func ownerOf(id string) string { return map[bool]string{true: "bob", false: "ann"}[id == "ses_c"] }
+
+func (h *history) submit(rt *rapid.T) {
+	h.begin(rt)
+	id := rapid.SampledFrom(h.sessions).Draw(rt, "session")
+	message := h.name("msg_")
+	run := h.name("run_")
+	c := session.Submit{
+		ID: message, Run: run, Output: h.name("out_"), Tenant: tenant, Owner: ownerOf(id), DefaultAgent: "demo",
+		OnBusy: rapid.SampledFrom([]session.OnBusy{
+			"", session.Enqueue, session.Reject, session.Interrupt, session.Rollback, session.Steer, session.Steer,
+		}).Draw(rt, "on busy"),
+		Background: rapid.IntRange(0, 5).Draw(rt, "background") == 0,
+		Parts:      []session.Part{{Type: session.PartText, Text: rapid.StringN(0, 20, 60).Draw(rt, "text")}},
+		At:         h.clock.Now(), Grace: h.chooseTime("grace").Sub(h.clock.Now()),
+	}
+	if rapid.IntRange(0, 4).Draw(rt, "has parent") == 0 {
+		parent := rapid.SampledFrom(append([]string{""}, h.messages...)).Draw(rt, "parent")
+		c.Parent = &parent
+	}
+	if rapid.IntRange(0, 9).Draw(rt, "intruder") == 0 {
+		c.Owner = "eve"
+	}
+	again := func() (string, *session.Submit) {
+		copied := c
+		return id, &copied
+	}
+	h.send(again)
+	h.submitted = append(h.submitted, again)
+	h.messages = append(h.messages, message, c.Output)
+	h.runs = append(h.runs, run)
+}
+
+func (h *history) send(submit func() (string, *session.Submit)) {
+	h.rt.Helper()
+	id, _ := submit()
+	h.touched[id] = true
+	h.both("submit to "+id, func(s store.Store) (any, error) {
+		_, c := submit()
+		a, err := s.Append(h.ctx, id, c.Decide)
+		return []any{a, c.Accepted, c.Repeated}, err
+	})
+}
+
+func (h *history) submitAgain(rt *rapid.T) {
+	if len(h.submitted) == 0 {
+		rt.Skip("nothing was submitted")
+	}
+	h.begin(rt)
+	again := rapid.SampledFrom(h.submitted).Draw(rt, "which")
+	if rapid.IntRange(0, 4).Draw(rt, "another body") > 0 {
+		h.send(again)
+		return
+	}
+	h.send(func() (string, *session.Submit) {
+		id, c := again()
+		c.Parts = []session.Part{{Type: session.PartText, Text: "another body"}}
+		return id, c
+	})
+}
+
+func (h *history) editInbox(rt *rapid.T) {
+	h.begin(rt)
+	id, message := rapid.SampledFrom(h.sessions).Draw(rt, "session"), pick(rt, h.messages, "message")
+	h.append(id, func() session.Decide {
+		return session.EditInbox{ID: message, By: "ann", Parts: []session.Part{{Type: session.PartText, Text: "edited"}}}.Decide
+	})
+}
+
+func (h *history) removeFromInbox(rt *rapid.T) {
+	h.begin(rt)
+	id, message := rapid.SampledFrom(h.sessions).Draw(rt, "session"), pick(rt, h.messages, "message")
+	h.append(id, func() session.Decide {
+		return session.RemoveInbox{ID: message, By: "ann", At: h.clock.Now()}.Decide
+	})
+}
+
+// sessionOf is where a run is, or any session.
+func (h *history) sessionOf(run string) string {
+	if r, err := h.oracle.Run(h.ctx, run); err == nil {
+		return r.Session
+	}
+	return h.sessions[0]
+}
+
+func (h *history) cancel(rt *rapid.T) {
+	h.begin(rt)
+	run := pick(rt, h.runs, "run")
+	grace := h.chooseTime("grace").Sub(h.clock.Now())
+	h.append(h.sessionOf(run), func() session.Decide {
+		return session.Cancel{Run: run, By: "ann", Reason: "enough", At: h.clock.Now(), Grace: grace}.Decide
+	})
+}
+
+func (h *history) retry(rt *rapid.T) {
+	h.begin(rt)
+	run := pick(rt, h.runs, "run")
+	fresh := h.name("run_")
+	h.append(h.sessionOf(run), func() session.Decide {
+		return session.Retry{Run: run, ID: fresh, Output: h.name("out_")}.Decide
+	})
+	h.runs, h.messages = append(h.runs, fresh), append(h.messages, h.name("out_"))
+}
+
+func (h *history) update(rt *rapid.T) {
+	h.begin(rt)
+	var u session.Update
+	switch rapid.IntRange(0, 3).Draw(rt, "what") {
+	case 0:
+		title := rapid.StringN(0, 10, 40).Draw(rt, "title")
+		u.Title = &title
+	case 1:
+		u.Metadata = json.RawMessage(fmt.Sprintf(`{"n":%d}`, h.n))
+	default:
+		head := pick(rt, h.messages, "head")
+		u.Head = &head
+	}
+	h.append(rapid.SampledFrom(h.sessions).Draw(rt, "session"), func() session.Decide { return u.Decide })
+}
+
+func (h *history) decideApproval(rt *rapid.T) {
+	h.begin(rt)
+	id := pick(rt, h.approvals, "approval")
+	in := h.sessions[0]
+	if a, err := h.oracle.Approval(h.ctx, id); err == nil {
+		in = a.Session
+	}
+	c := session.DecideApproval{
+		ID: id, By: rapid.SampledFrom([]string{"ann", "bob"}).Draw(rt, "by"),
+		Decision: rapid.SampledFrom([]session.Decision{session.Approve, session.Deny}).Draw(rt, "decision"),
+	}
+	if c.Decision == session.Approve && rapid.Bool().Draw(rt, "edited") {
+		c.Arguments = json.RawMessage(`{"edited":true}`)
+	}
+	h.append(in, func() session.Decide { return c.Decide })
+}
+
+func (h *history) resolveTool(rt *rapid.T) {
+	h.begin(rt)
+	run, call := pick(rt, h.runs, "run"), "call_none"
+	if r, err := h.oracle.Run(h.ctx, run); err == nil {
+		if err := h.oracle.View(h.ctx, r.Session, func(s *session.State) {
+			for _, c := range s.Calls(s.Run(run)) {
+				if c.Status == session.CallUnknown {
+					call = c.ID
+				}
+			}
+		}); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	outcome := rapid.SampledFrom([]session.Outcome{session.Happened, session.DidNot, session.OutcomeFail}).Draw(rt, "outcome")
+	h.append(h.sessionOf(run), func() session.Decide {
+		return session.ResolveTool{Run: run, Call: call, Outcome: outcome, By: "ann", Note: "I looked"}.Decide
+	})
+}
+
+func (h *history) claim(rt *rapid.T) {
+	h.begin(rt)
+	worker := rapid.SampledFrom([]string{"wrk_1", "wrk_2", "wrk_3"}).Draw(rt, "worker")
+	limit := rapid.IntRange(1, 4).Draw(rt, "limit")
+	lasts := h.chooseTime("ttl").Sub(h.clock.Now())
+	h.both("claim", func(s store.Store) (any, error) {
+		leases, err := s.Claim(h.ctx, worker, lasts, limit)
+		if s == store.Store(h.oracle) {
+			h.leases = append(h.leases, leases...)
+			for _, l := range leases {
+				h.touched[l.Session] = true
+			}
+		}
+		return sorted(leases), err
+	})
+}
+
+// sorted is the leases in an order of their own, and never nil.
+func sorted(leases []store.Lease) []store.Lease {
+	leases = append([]store.Lease{}, leases...)
+	slices.SortFunc(leases, func(a, b store.Lease) int { return strings.Compare(a.Run, b.Run) })
+	return leases
+}
+
+// lease chooses a lease that was once given: often the newest.
+func (h *history) lease(rt *rapid.T) store.Lease {
+	if len(h.leases) == 0 {
+		rt.Skip("nobody holds a lease")
+	}
+	from := 0
+	if rapid.IntRange(0, 3).Draw(rt, "new") > 0 {
+		from = max(0, len(h.leases)-2)
+	}
+	return rapid.SampledFrom(h.leases[from:]).Draw(rt, "lease")
+}
+
+func (h *history) work(rt *rapid.T) {
+	if len(h.leases) == 0 {
+		rt.Skip("nobody holds a lease")
+	}
+	h.begin(rt)
+	lease := h.lease(rt)
+	m := move{
+		pick: rapid.IntRange(0, 1<<16).Draw(rt, "move"), name: h.name(""),
+		text: rapid.StringN(0, 20, 60).Draw(rt, "text"), until: h.chooseTime("until"),
+	}
+	h.append(lease.Session, func() session.Decide { return session.Carry(lease.Run, lease.Fence, m.events) })
+	h.approvals = append(h.approvals, "apr_"+m.name)
+}
+
+func (h *history) renew(rt *rapid.T) {
+	lease := h.lease(rt)
+	h.begin(rt)
+	lasts := h.chooseTime("ttl").Sub(h.clock.Now())
+	h.both("renew", func(s store.Store) (any, error) { return s.Renew(h.ctx, lease, lasts) })
+}
+
+func (h *history) reconcile(rt *rapid.T) {
+	h.begin(rt)
+	held, err := h.oracle.Expired(h.ctx, 10)
+	if err == nil && (len(held) == 0 || rapid.IntRange(0, 2).Draw(rt, "not expired") == 0) {
+		held, err = h.oracle.Held(h.ctx, "wrk_1", 10)
+	}
+	if err != nil {
+		rt.Fatal(err)
+	}
+	if len(held) == 0 {
+		return
+	}
+	lease := rapid.SampledFrom(held).Draw(rt, "lease")
+	cause := rapid.SampledFrom([]session.ReconcileCause{session.CauseLeaseExpired, session.CauseRestart, session.CauseDrain}).Draw(rt, "cause")
+	wait := h.chooseTime("backoff").Sub(h.clock.Now())
+	h.append(lease.Session, func() session.Decide {
+		return session.Reconcile{
+			Run: lease.Run, Fence: lease.Fence, Cause: cause, Evidence: "silence", At: h.clock.Now(),
+			MaxCrashes: 3, Backoff: func(int) time.Duration { return wait },
+		}.Decide
+	})
+}
+
+func (h *history) endOverdue(rt *rapid.T) {
+	h.begin(rt)
+	due, err := h.oracle.Overdue(h.ctx, 10)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	for _, d := range due {
+		h.append(d.Session, func() session.Decide { return session.CancelOverdue{Run: d.Run, At: h.clock.Now()}.Decide })
+		h.clock.advance(time.Second)
+	}
+}
+
+func (h *history) passTime(rt *rapid.T) {
+	h.begin(rt)
+	h.clock.advance(time.Duration(rapid.IntRange(1, 40).Draw(rt, "seconds")) * time.Second)
+}
+
+func (h *history) fold(rt *rapid.T) {
+	h.begin(rt)
+	before := h.clock.Now().Add(-time.Duration(rapid.IntRange(0, 60).Draw(rt, "age")) * time.Second)
+	h.both("fold", func(s store.Store) (any, error) {
+		var total int64
+		for {
+			n, err := s.Fold(h.ctx, before)
+			if total += n; n == 0 || err != nil {
+				return total, err
+			}
+		}
+	})
+	for _, id := range h.sessions {
+		h.touched[id] = true
+	}
+}
+
+func (h *history) delete(rt *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(rt, "really") > 0 {
+		rt.Skip("not every time")
+	}
+	h.begin(rt)
+	id := rapid.SampledFrom(h.sessions).Draw(rt, "session")
+	h.touched[id] = true
+	h.both("delete "+id, func(s store.Store) (any, error) { return nil, s.Delete(h.ctx, id) })
+}
+
+func (h *history) reopen(rt *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(rt, "really") > 0 {
+		rt.Skip("not every time")
+	}
+	h.begin(rt)
+	h.world.reopen()
+	for _, id := range h.sessions {
+		h.touched[id] = true
+	}
+}
+
+// compare looks at both stores after each action.
+func (h *history) compare(rt *rapid.T) {
+	h.rt, h.t = rt, rt
+	for _, id := range slices.Sorted(maps.Keys(h.touched)) {
+		h.compareSession(id)
+	}
+	clear(h.touched)
+	for _, owner := range []string{"ann", "bob", "eve"} {
+		h.compareLists(owner)
+	}
+	h.both("the expired leases", func(s store.Store) (any, error) {
+		leases, err := s.Expired(h.ctx, 100)
+		return sorted(leases), err
+	})
+	h.both("the held leases", func(s store.Store) (any, error) {
+		leases, err := s.Held(h.ctx, "wrk_1", 100)
+		return sorted(leases), err
+	})
+	h.both("what is overdue", func(s store.Store) (any, error) {
+		due, err := s.Overdue(h.ctx, 100)
+		due = append([]store.Due{}, due...)
+		slices.SortFunc(due, func(a, b store.Due) int { return strings.Compare(a.Run, b.Run) })
+		return due, err
+	})
+	h.both("the next time", func(s store.Store) (any, error) {
+		next, err := s.NextDue(h.ctx)
+		return next.UTC(), err
+	})
+	for _, fault := range h.told.faults() {
+		rt.Fatalf("OnCommit: %s", fault)
+	}
+}
+
+func (h *history) compareSession(id string) {
+	if _, err := h.oracle.Head(h.ctx, id); isNotFound(err) {
+		_, err := h.Head(h.ctx, id)
+		is(h.rt, err, store.ErrNotFound)
+		return
+	}
+	h.sound(id)
+	oracle := *h.world
+	oracle.Store = h.oracle
+	sameEntries(h.rt, "the log of "+id, entries(h.rt, id, h.readAll(id)), entries(h.rt, id, oracle.readAll(id)))
+	same(h.rt, "the state of "+id, h.viewed(id), oracle.viewed(id))
+}
+
+func (h *history) compareLists(owner string) {
+	oracle := *h.world
+	oracle.Store = h.oracle
+	list := func(w *world) ([]store.SessionRow, []session.Run, []session.Approval) {
+		sessions := w.sessions(store.SessionQuery{Tenant: tenant, Owner: owner, Limit: 2})
+		runs := w.runs(store.RunQuery{Tenant: tenant, Owner: owner, Limit: 3})
+		approvals := w.approvals(store.ApprovalQuery{Tenant: tenant, Owner: owner, Limit: 2})
+		// The order among what happened at one time is the store's own.
+		slices.SortFunc(runs, func(a, b session.Run) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortFunc(approvals, func(a, b session.Approval) int { return strings.Compare(a.ID, b.ID) })
+		return sessions, runs, approvals
+	}
+	sessions, runs, approvals := list(h.world)
+	wantSessions, wantRuns, wantApprovals := list(&oracle)
+	same(h.rt, "the sessions of "+owner, sessions, wantSessions)
+	same(h.rt, "the runs of "+owner, runs, wantRuns)
+	same(h.rt, "the approvals of "+owner, approvals, wantApprovals)
+}
