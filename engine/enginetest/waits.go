@@ -254,6 +254,25 @@ func asksAboutUnsafe(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
+func asksAboutDeaf(t *testing.T, make Make) {
+	free := newChan()
+	t.Cleanup(func() { close(free) })
+	deaf := tool.New("deaf", "", func(context.Context, struct{}, tool.Call) (string, error) {
+		<-free
+		return "too late", nil
+	}, tool.WithTimeout(20*time.Millisecond))
+	w := newWorld(t, make, deaf)
+	w.script.Add(modeltest.Reply(modeltest.Call("c", "deaf", `{}`)))
+	w.worker()
+	run := w.submit("ses")
+	w.until("ses", "a person to be asked", func(s *session.State) bool {
+		return s.Run(run).WaitingReason == session.WaitToolOutcome
+	})
+	w.cancel("ses", run)
+	w.untilStatus("ses", run, session.Cancelled)
+	w.endsOnce("ses")
+}
+
 func steers(t *testing.T, make Make) {
 	begun, goOn := newChan(), newChan()
 	slow := tool.New("slow", "", func(context.Context, struct{}, tool.Call) (string, error) {
