@@ -1,12 +1,9 @@
 package feed
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -23,9 +20,8 @@ const (
 	// SubscriptionsMost is how many subscriptions one socket can have.
 	SubscriptionsMost = 256
 
-	requestBytes   = 16 << 10
-	referenceBytes = 128
-	messageBytes   = 64 << 10 // one message, unless a single frame is larger
+	requestBytes = 16 << 10
+	messageBytes = 64 << 10 // one message, unless a single frame is larger
 )
 
 // SocketOptions say what one connection may see.
@@ -85,15 +81,6 @@ type socket struct {
 	subs map[string]*subscription // by session, "" for the list; guarded by mu
 }
 
-// request is what a client sends.
-type request struct {
-	Type     string          `json:"type"`
-	ID       string          `json:"id"`
-	Session  string          `json:"session"`
-	Sessions bool            `json:"sessions"`
-	After    json.RawMessage `json:"after"`
-}
-
 // listen does what the client asks until the connection ends.
 func (s *socket) listen() error {
 	for {
@@ -114,14 +101,7 @@ func (s *socket) listen() error {
 func (s *socket) answer(raw []byte) error {
 	req, code, err := parseRequest(raw)
 	if err != nil {
-		refusal := control{Type: "error", Code: code, Detail: err.Error()}
-		if len(req.ID) <= referenceBytes {
-			refusal.ID = req.ID
-		}
-		if session.ValidID(req.Session) {
-			refusal.Session = req.Session
-		}
-		return s.say(s.ctx, refusal)
+		return s.say(s.ctx, control{Type: "error", ID: req.ID, Session: req.Session, Code: code, Detail: err.Error()})
 	}
 	s.drop(req.Session)
 	switch {
@@ -136,38 +116,6 @@ func (s *socket) answer(raw []byte) error {
 		return s.subscribeList(req)
 	}
 	return s.subscribe(req)
-}
-
-// parseRequest reads a request and checks it against the protocol. With an
-// error comes its code, and what could be read.
-func parseRequest(raw []byte) (request, string, error) {
-	var req request
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&req); err != nil {
-		return req, "malformed", fmt.Errorf("not a request: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return req, "malformed", errors.New("not one JSON object")
-	}
-	switch {
-	case req.Type != "subscribe" && req.Type != "unsubscribe":
-		return req, "malformed", errors.New("type is subscribe or unsubscribe")
-	case len(req.ID) > referenceBytes:
-		return req, "malformed", fmt.Errorf("id is at most %d bytes", referenceBytes)
-	case req.Sessions == (req.Session != ""):
-		return req, "malformed", errors.New("either session or sessions is wanted")
-	case req.After != nil && (req.Sessions || req.Type != "subscribe"):
-		return req, "malformed", errors.New("after goes with subscribe and session only")
-	case !req.Sessions && !session.ValidID(req.Session):
-		return req, "invalid_id", errors.New("this is no id of a session")
-	}
-	if req.After != nil {
-		if _, err := ParseCursor(string(req.After)); err != nil {
-			return req, "invalid_cursor", err
-		}
-	}
-	return req, "", nil
 }
 
 // heart breaks silence with a heartbeat and a ping, and says goodbye when the hub is closed.

@@ -91,15 +91,11 @@ func (s *socket) refuse(ctx context.Context, req request, err error) error {
 
 // subscribe follows the log of a session.
 func (s *socket) subscribe(req request) error {
-	var after int64
-	if req.After != nil {
-		after, _ = ParseCursor(string(req.After)) // it was checked
-	}
 	if err := s.opts.Allow(s.ctx, req.Session); err != nil {
 		return s.refuse(s.ctx, req, err)
 	}
 	var ahead *AheadError
-	reader, err := s.hub.Follow(s.ctx, req.Session, after)
+	reader, err := s.hub.Follow(s.ctx, req.Session, req.After)
 	if errors.As(err, &ahead) {
 		reader, err = s.hub.Follow(s.ctx, req.Session, 0)
 	}
