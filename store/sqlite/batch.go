@@ -15,9 +15,7 @@ import (
 	"github.com/holdfast-run/holdfast/store"
 )
 
-// batch is one transaction. It is begun when the first request has something to
-// write, so that nothing is changed in memory while another process holds the
-// database, and when it fails everything it changed in memory is forgotten.
+// batch is one transaction. When it fails, everything it changed in memory is forgotten.
 type batch struct {
 	w     *writer
 	store *Store
@@ -36,7 +34,8 @@ type batch struct {
 // change is what a batch does to one session. Its gate is held.
 type change struct {
 	entry   *entry
-	deleted bool // everything from before the batch goes
+	deleted bool             // everything from before the batch goes
+	last    store.SessionRow // of what was deleted
 	events  []session.Event
 	frames  []session.Frame
 	body    []byte
@@ -65,7 +64,7 @@ func (b *batch) fail(err error) {
 	}
 }
 
-// begin opens the transaction before the first write.
+// begin opens the transaction, unless it is open.
 func (b *batch) begin() error {
 	if b.err != nil || b.begun {
 		return b.err
@@ -227,7 +226,9 @@ func (b *batch) finish() {
 	switch {
 	case b.err != nil:
 		b.w.rollback()
-		b.w.failed()
+		if environmental(b.err) {
+			b.w.failed(b.err)
+		}
 		for _, c := range b.changes {
 			c.entry.forget()
 		}
@@ -263,7 +264,7 @@ func (b *batch) tell(c *change) {
 		return
 	}
 	if c.deleted {
-		tell(store.Commit{Session: c.entry.id, Deleted: true})
+		tell(store.Commit{Session: c.entry.id, Row: &c.last, Deleted: true})
 	}
 	if len(c.events) > 0 {
 		tell(store.Commit{Session: c.entry.id, Frames: c.frames, Events: c.events, Work: c.work, Row: c.row})
@@ -276,9 +277,8 @@ func (b *batch) errorFor(r *request) error {
 	if r.entry != nil {
 		doing = "write session " + r.entry.id
 	}
-	var conflict *session.Error
-	if errors.As(b.err, &conflict) {
-		return conflict
+	if !environmental(b.err) {
+		return fmt.Errorf("%s: %w", doing, b.err)
 	}
 	return unavailable(background, doing, b.err)
 }

@@ -35,6 +35,14 @@ type blobs struct {
 
 func (f *blobs) temp() string { return filepath.Join(f.dir, "temp") }
 
+// prepare makes the folders, without what puts that a crash cut short have left.
+func (f *blobs) prepare() error {
+	if err := os.RemoveAll(f.temp()); err != nil {
+		return err
+	}
+	return os.MkdirAll(f.temp(), 0o700)
+}
+
 func (f *blobs) path(hash string) string { return filepath.Join(f.dir, hash[:2], hash[2:]) }
 
 // PutBlob keeps a value for a session. The session need not exist yet.
@@ -48,14 +56,14 @@ func (s *Store) PutBlob(ctx context.Context, id, mediaType string, content io.Re
 		return session.Blob{}, fmt.Errorf("read the content of a blob: %w", source.err)
 	}
 	if err != nil {
-		return session.Blob{}, unavailable(ctx, "put a blob", err)
+		return session.Blob{}, s.unavailable(ctx, "put a blob", err)
 	}
 	defer os.Remove(temp) // it is gone if all went well
 	blob.MediaType = mediaType
 	s.blobs.keep.RLock()
 	defer s.blobs.keep.RUnlock()
 	if err := s.blobs.name(temp, blob.Hash); err != nil {
-		return session.Blob{}, unavailable(ctx, "put a blob", err)
+		return session.Blob{}, s.unavailable(ctx, "put a blob", err)
 	}
 	err = s.writer.submit(ctx, nil, func(b *batch) error {
 		_, err := b.exec(insertBlob, id, blob.Hash, blob.Size, mediaType)
@@ -146,7 +154,7 @@ func (s *Store) Blob(ctx context.Context, id, hash string) (session.Blob, io.Rea
 		err = fmt.Errorf("%w: the file of a blob is missing: %w", ErrDamaged, err)
 	}
 	if err != nil {
-		return session.Blob{}, nil, unavailable(ctx, "read blob "+hash, err)
+		return session.Blob{}, nil, s.unavailable(ctx, "read blob "+hash, err)
 	}
 	return blob, file, nil
 }
@@ -156,11 +164,10 @@ func (s *Store) blob(ctx context.Context, id, hash string) (blob session.Blob, e
 		return blob, notFound("blob", hash)
 	}
 	err = s.readers.QueryRowContext(ctx, selectBlob, id, hash).Scan(&blob.Hash, &blob.Size, &blob.MediaType)
-	return blob, found(ctx, "blob", hash, err)
+	return blob, s.found(ctx, "blob", hash, err)
 }
 
-// emptyTrash removes the files that deleted sessions have left, and what puts
-// that a crash cut short have left.
+// emptyTrash removes the files that deleted sessions have left.
 func (f *blobs) emptyTrash(ctx context.Context, s *Store) error {
 	f.keep.Lock()
 	defer f.keep.Unlock()

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,6 +50,14 @@ func (e *HeldError) Error() string {
 // Unwrap makes it an [ErrLocked].
 func (e *HeldError) Unwrap() error { return ErrLocked }
 
+// unavailable is the function of that name, for a store that may have been closed meanwhile.
+func (s *Store) unavailable(ctx context.Context, doing string, err error) error {
+	if err != nil && s.closed.Load() {
+		return store.ErrClosed
+	}
+	return unavailable(ctx, doing, err)
+}
+
 // unavailable turns an error of the database or the file system into one of
 // the contract. It keeps what is one already, and the cause of a context that
 // ended.
@@ -62,18 +69,12 @@ func unavailable(ctx context.Context, doing string, err error) error {
 		return context.Cause(ctx)
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNotFound):
 		return err
-	case errors.Is(err, sql.ErrConnDone), isClosed(err):
-		return store.ErrClosed
 	}
 	if kind := kindOf(err); kind != nil {
 		return fmt.Errorf("%s: %w: %w: %w", doing, store.ErrUnavailable, kind, err)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, store.ErrUnavailable, err)
 }
-
-// isClosed says whether database/sql refused because the pool was closed,
-// which it has no error value for.
-func isClosed(err error) bool { return err.Error() == "sql: database is closed" }
 
 // kindOf is the reason behind an error, or nil if it is none that a person can do something about.
 func kindOf(err error) error {

@@ -42,7 +42,7 @@ func (s *Store) Fold(ctx context.Context, before time.Time) (int64, error) {
 	defer s.folding.Unlock()
 	sessions, err := s.toFold(ctx, before)
 	if err != nil {
-		return 0, unavailable(ctx, "look for runs to fold", err)
+		return 0, s.unavailable(ctx, "look for runs to fold", err)
 	}
 	var dropped, read int64
 	for _, f := range sessions {
@@ -52,7 +52,7 @@ func (s *Store) Fold(ctx context.Context, before time.Time) (int64, error) {
 		n, bytes, err := s.foldSession(ctx, f)
 		dropped, read = dropped+n, read+bytes
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return dropped, unavailable(ctx, "fold session "+f.session, err)
+			return dropped, s.unavailable(ctx, "fold session "+f.session, err)
 		}
 	}
 	return dropped, nil

@@ -7,20 +7,21 @@ import (
 
 // gate guards the state of one session: many may look, or one may hold it. The
 // writer holds it from its first change until the commit, so a look sees
-// committed state only. Waiting ends with the context. A holder that waits
-// keeps new lookers out, so it is never starved.
+// committed state only. Waiting ends with the context. Nobody starves: a holder
+// that waits keeps new lookers out, and lookers that wait go before the next tryHold.
 type gate struct {
 	mu      sync.Mutex
 	lookers int
 	held    bool
-	waiting int           // holders that wait
+	looking int           // lookers that wait
+	holding int           // holders that wait
 	changed chan struct{} // closed when the gate may have become free; nil while nobody waits
 }
 
 // look waits until nobody holds the gate. lookDone must follow.
 func (g *gate) look(ctx context.Context) error {
-	return g.wait(ctx, 0, func() bool {
-		if g.held || g.waiting > 0 {
+	return g.wait(ctx, &g.looking, func() bool {
+		if g.held || g.holding > 0 {
 			return false
 		}
 		g.lookers++
@@ -40,7 +41,7 @@ func (g *gate) lookDone() {
 func (g *gate) tryHold() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.holdLocked()
+	return g.looking == 0 && g.holdLocked()
 }
 
 func (g *gate) holdLocked() bool {
@@ -52,7 +53,7 @@ func (g *gate) holdLocked() bool {
 }
 
 // hold waits until it holds the gate. release must follow.
-func (g *gate) hold(ctx context.Context) error { return g.wait(ctx, 1, g.holdLocked) }
+func (g *gate) hold(ctx context.Context) error { return g.wait(ctx, &g.holding, g.holdLocked) }
 
 func (g *gate) release() {
 	g.mu.Lock()
@@ -61,18 +62,17 @@ func (g *gate) release() {
 	g.tellLocked()
 }
 
-// wait tries until try is true or ctx ends. try runs with the lock.
-func (g *gate) wait(ctx context.Context, holders int, try func() bool) error {
+// wait tries until try is true or ctx ends, and counts itself in waiting. try runs with the lock.
+func (g *gate) wait(ctx context.Context, waiting *int, try func() bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if try() {
 		return nil
 	}
-	g.waiting += holders
+	*waiting++
 	defer func() {
-		if g.waiting -= holders; holders > 0 {
-			g.tellLocked() // lookers may have waited for this holder only
-		}
+		*waiting--
+		g.tellLocked() // others may have waited for this one only
 	}()
 	for !try() {
 		if g.changed == nil {

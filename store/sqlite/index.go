@@ -70,7 +70,7 @@ func (s *Store) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[
 	rows, err := collect(ctx, s.readers, func(rows *sql.Rows) (store.SessionRow, error) { return scanSession(rows) },
 		selectSessions, q.Tenant, q.Owner, from.at, from.id, strings.ToLower(q.Search), limit+1)
 	if err != nil {
-		return none, unavailable(ctx, "list sessions", err)
+		return none, s.unavailable(ctx, "list sessions", err)
 	}
 	return cut(rows, limit, func(r store.SessionRow) place { return place{millis(r.UpdatedAt), r.ID} }), nil
 }
@@ -103,7 +103,7 @@ func (s *Store) Runs(ctx context.Context, q store.RunQuery) (store.Page[session.
 			q.Tenant, q.Owner, from.at, from.id, string(q.Reason), limit+1)
 	}
 	if err != nil {
-		return none, unavailable(ctx, "list runs", err)
+		return none, s.unavailable(ctx, "list runs", err)
 	}
 	return cut(rows, limit, func(r session.Run) place { return place{millis(r.QueuedAt), r.ID} }), nil
 }
@@ -136,7 +136,7 @@ func (s *Store) Approvals(ctx context.Context, q store.ApprovalQuery) (store.Pag
 			q.Tenant, q.Owner, from.at, from.id, q.Run, limit+1)
 	}
 	if err != nil {
-		return none, unavailable(ctx, "list approvals", err)
+		return none, s.unavailable(ctx, "list approvals", err)
 	}
 	return cut(rows, limit, func(a session.Approval) place { return place{millis(a.RequestedAt), a.ID} }), nil
 }
@@ -162,7 +162,7 @@ func (s *Store) Session(ctx context.Context, id string) (store.SessionRow, error
 		return store.SessionRow{}, err
 	}
 	row, err := scanSession(s.readers.QueryRowContext(ctx, selectSession, id))
-	return row, found(ctx, "session", id, err)
+	return row, s.found(ctx, "session", id, err)
 }
 
 // Run finds one run.
@@ -171,7 +171,7 @@ func (s *Store) Run(ctx context.Context, id string) (session.Run, error) {
 		return session.Run{}, err
 	}
 	run, err := scanJSON[session.Run](s.readers.QueryRowContext(ctx, selectRun, id))
-	return run, found(ctx, "run", id, err)
+	return run, s.found(ctx, "run", id, err)
 }
 
 // Approval finds one approval, decided or not.
@@ -180,14 +180,14 @@ func (s *Store) Approval(ctx context.Context, id string) (session.Approval, erro
 		return session.Approval{}, err
 	}
 	a, err := scanJSON[session.Approval](s.readers.QueryRowContext(ctx, selectApproval, id))
-	return a, found(ctx, "approval", id, err)
+	return a, s.found(ctx, "approval", id, err)
 }
 
-func found(ctx context.Context, kind, id string, err error) error {
+func (s *Store) found(ctx context.Context, kind, id string, err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return notFound(kind, id)
 	}
-	return unavailable(ctx, "read "+kind+" "+id, err)
+	return s.unavailable(ctx, "read "+kind+" "+id, err)
 }
 
 // place is where a row stands in a list, and as text the cursor behind it.

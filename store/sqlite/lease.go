@@ -147,7 +147,7 @@ func (s *Store) leases(ctx context.Context, query string, arg any, limit int) ([
 		l.Until = fromMillis(end)
 		return l, err
 	}, query, arg, max(limit, 0))
-	return leases, unavailable(ctx, "read leases", err)
+	return leases, s.unavailable(ctx, "read leases", err)
 }
 
 // Overdue gives runs whose cancel passed its deadline, the first to pass it first.
@@ -163,7 +163,7 @@ func (s *Store) due(ctx context.Context, query string, limit int) ([]store.Due, 
 		err = rows.Scan(&d.Session, &d.Run)
 		return d, err
 	}, query, millis(s.now()), limit)
-	return due, unavailable(ctx, "read due runs", err)
+	return due, s.unavailable(ctx, "read due runs", err)
 }
 
 // NextDue is the next time at which a run becomes due, a lease ends or a cancel is overdue.
@@ -174,7 +174,7 @@ func (s *Store) NextDue(ctx context.Context) (time.Time, error) {
 	var next sql.NullInt64
 	err := s.readers.QueryRowContext(ctx, selectNextDue, millis(s.now())).Scan(&next)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return time.Time{}, unavailable(ctx, "read the next due time", err)
+		return time.Time{}, s.unavailable(ctx, "read the next due time", err)
 	}
 	if !next.Valid {
 		return time.Time{}, nil

@@ -82,7 +82,7 @@ func (s *Store) loadHeld(ctx context.Context, e *entry) error {
 	}
 	state, since, err := rebuild(ctx, s.readers, s.tail.of(e.id), e.id)
 	if err != nil {
-		return unavailable(ctx, "load session "+e.id, err)
+		return s.unavailable(ctx, "load session "+e.id, err)
 	}
 	e.state, e.since = state, since
 	e.work = map[string]work{}

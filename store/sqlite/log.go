@@ -43,12 +43,16 @@ func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]
 	if limit <= 0 {
 		limit = readFrames
 	}
+	deletions := s.deletions.Load()
 	frames, err := s.read(ctx, s.readers, id, max(after, 0), limit)
+	if errors.Is(err, ErrDamaged) && s.deletions.Load() != deletions { // it went while we read
+		frames, err = s.read(ctx, s.readers, id, max(after, 0), limit)
+	}
 	if err == nil && len(frames) == 0 {
 		_, err = s.Head(ctx, id) // at the end, or no such session
 	}
 	if err != nil {
-		return nil, unavailable(ctx, "read session "+id, err)
+		return nil, s.unavailable(ctx, "read session "+id, err)
 	}
 	return frames, nil
 }
@@ -181,7 +185,7 @@ func (s *Store) Head(ctx context.Context, id string) (int64, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, notFound("session", id)
 	}
-	return head, unavailable(ctx, "read the head of session "+id, err)
+	return head, s.unavailable(ctx, "read the head of session "+id, err)
 }
 
 func notFound(kind, id string) error { return fmt.Errorf("%s %s: %w", kind, id, store.ErrNotFound) }

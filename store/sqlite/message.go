@@ -37,7 +37,7 @@ func (s *Store) Messages(ctx context.Context, id string, messages []string) ([]s
 			return scanJSON[session.Message](rows)
 		}, selectMessages, id, string(ids))
 		if err != nil {
-			return nil, unavailable(ctx, "read messages of session "+id, err)
+			return nil, s.unavailable(ctx, "read messages of session "+id, err)
 		}
 		for _, m := range bodies {
 			known[m.ID] = m

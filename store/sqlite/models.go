@@ -50,7 +50,7 @@ ON CONFLICT (run) DO UPDATE SET
 
 	deleteWork = `DELETE FROM work WHERE run = ?`
 
-	updateLease = `UPDATE work SET lease_until = ? WHERE run = ? AND fence = ? AND worker = ? AND (lease_until IS NOT NULL OR ?)`
+	updateLease = `UPDATE work SET lease_until = ? WHERE run = ? AND session = ? AND fence = ? AND worker = ? AND (lease_until IS NOT NULL OR ?)`
 )
 
 // deleteSession is everything that goes with a session, in this order.
@@ -241,7 +241,7 @@ func (b *batch) writeLeases() {
 		if b.err != nil {
 			return
 		}
-		n, _ := b.exec(updateLease, millis(l.lease.Until), l.lease.Run, l.lease.Fence, l.lease.Worker, l.claim)
+		n, _ := b.exec(updateLease, millis(l.lease.Until), l.lease.Run, l.lease.Session, l.lease.Fence, l.lease.Worker, l.claim)
 		if l.lost != nil {
 			*l.lost = n == 0
 		}
@@ -282,7 +282,8 @@ func (b *batch) delete(e *entry) error {
 		return err
 	}
 	b.store.deletions.Add(1)
-	*c = change{entry: e, deleted: true}
+	last := store.RowOf(e.state)
+	*c = change{entry: e, deleted: true, last: last}
 	e.state, e.work, e.since = session.New(e.id), map[string]work{}, progress{}
 	b.store.cache.resize(e, 0)
 	// Its events leave the tail with everybody else's: rows of the tail go from the oldest on.

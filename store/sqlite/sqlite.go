@@ -115,11 +115,14 @@ func (o Options) withDefaults() Options {
 }
 
 func (s *Store) openToWrite(ctx context.Context) error {
-	if err := os.MkdirAll(s.blobs.temp(), 0o700); err != nil {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
 	var err error
 	if s.lock, err = own(s.dir); err != nil {
+		return err
+	}
+	if err := s.blobs.prepare(); err != nil {
 		return err
 	}
 	db, err := connect(s.dsn("rwc"), 1)

@@ -17,13 +17,15 @@ import (
 // writer is the one goroutine that writes. What is asked of it while a commit
 // is being flushed gathers and shares the next one.
 type writer struct {
-	store *Store
-	db    *sql.DB // of one connection
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
-	turn  int64  // counts the times that a run became due
-	row   []byte // scratch: the row of the tail being made
-	line  []byte // scratch: the events being encoded
+	store    *Store
+	db       *sql.DB // of one connection
+	conn     *sql.Conn
+	stmts    map[string]*sql.Stmt
+	turn     int64 // counts the times that a run became due
+	failures int   // commits that failed since the last that succeeded
+
+	row  []byte // scratch: the row of the tail being made
+	line []byte // scratch: the events being encoded
 
 	lastCommit atomic.Int64 // when the last commit succeeded, by the machine's clock in nanoseconds; 0: the last failed
 
@@ -134,8 +136,9 @@ func (w *writer) run() {
 // those that must wait because somebody looks at their session.
 func (w *writer) commit(reqs []*request) (deferred []*request) {
 	b := newBatch(w)
+	_ = b.begin() // before any gate is held: waiting for another process must not keep readers waiting
 	var did []*request
-	late := map[*entry]bool{}
+	var late map[*entry]bool
 	for i, r := range reqs {
 		if b.err != nil {
 			did = append(did, reqs[i:]...)
@@ -143,6 +146,9 @@ func (w *writer) commit(reqs []*request) (deferred []*request) {
 		}
 		if e := r.entry; e != nil && e.change == nil && (late[e] || !e.gate.tryHold()) {
 			if late[e] || r.deferred < mostDeferred && len(reqs) > 1 {
+				if late == nil {
+					late = map[*entry]bool{}
+				}
 				late[e] = true
 				r.deferred++
 				deferred = append(deferred, r)
@@ -169,9 +175,6 @@ func (w *writer) commit(reqs []*request) (deferred []*request) {
 			}
 		}
 		return deferred
-	}
-	if b.err != nil {
-		w.store.log.Error("a commit failed", slog.Int("requests", len(did)), slog.Any("error", b.err))
 	}
 	for _, r := range did {
 		if b.err != nil && r.err == nil {
@@ -301,9 +304,6 @@ func (w *writer) evict() {
 		}
 	}
 	b.finish()
-	if b.err != nil {
-		w.store.log.Error("write snapshots", slog.Any("error", b.err))
-	}
 	for _, e := range held {
 		e.forget() // without the snapshot it takes longer to load, that is all
 		e.gate.release()
@@ -311,6 +311,21 @@ func (w *writer) evict() {
 	}
 }
 
-// succeeded and failed keep what Ready asks for.
-func (w *writer) succeeded() { w.lastCommit.Store(time.Now().UnixNano()) }
-func (w *writer) failed()    { w.lastCommit.Store(0) }
+// succeeded notes a commit.
+func (w *writer) succeeded() {
+	if w.lastCommit.Swap(time.Now().UnixNano()) == 0 && w.failures > 0 {
+		w.store.log.Info("writing works again", slog.Int("failures", w.failures))
+		w.failures = 0
+	}
+}
+
+// failed notes a failure of the machine's, and says so once.
+func (w *writer) failed(err error) {
+	w.lastCommit.Store(0)
+	if w.failures++; w.failures == 1 {
+		w.store.log.Error("writing fails", slog.Any("error", err))
+	}
+	if !errors.Is(kindOf(err), ErrLocked) {
+		w.drop() // the next batch begins with a connection that has seen nothing of this
+	}
+}

@@ -1,0 +1,118 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/sqlite"
+)
+
+// The benchmarks say what a commit to a real disk costs, fsync included. CPU
+// is that of the whole process, the callers and the garbage collector included.
+
+// BenchmarkDeltas appends token deltas to many sessions, one append of each at a time, as the workers of that many chats do.
+func BenchmarkDeltas(b *testing.B) {
+	for _, sessions := range []int{1, 10, 100, 1000} {
+		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) { benchmarkDeltas(b, sessions, 1) })
+	}
+	b.Run("sessions=1000,packed=4", func(b *testing.B) { benchmarkDeltas(b, 1000, 4) })
+}
+
+func benchmarkDeltas(b *testing.B, sessions, packed int) {
+	s := openBench(b, sqlite.Options{})
+	runs := carried(b, s, sessions)
+	latencies := make([][]time.Duration, sessions)
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	start := cpuTime()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for i, lease := range runs {
+		wg.Go(func() {
+			for left.Add(-int64(packed)) > -int64(packed) {
+				began := time.Now()
+				if _, err := s.Append(b.Context(), lease.Session, delta(lease, packed)); err != nil {
+					b.Error(err)
+					return
+				}
+				latencies[i] = append(latencies[i], time.Since(began))
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	all := slices.Concat(latencies...)
+	slices.Sort(all)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64((cpuTime()-start).Nanoseconds())/1000/float64(b.N), "cpu-us/event")
+	b.ReportMetric(float64(all[len(all)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
+}
+
+// delta is a worker's append of n tokens.
+func delta(lease store.Lease, n int) session.Decide {
+	return session.Carry(lease.Run, lease.Fence, func(_ *session.State, run *session.Run) ([]session.Event, error) {
+		events := make([]session.Event, n)
+		for i := range events {
+			events[i] = session.Event{Step: 1, Attempt: 1, Data: session.TextDelta{Message: run.Message, Text: " token"}}
+		}
+		return events, nil
+	})
+}
+
+func openBench(b *testing.B, opts sqlite.Options) *sqlite.Store {
+	b.Helper()
+	s, err := sqlite.Open(b.Context(), b.TempDir(), opts)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	return s
+}
+
+// carried gives n sessions with a run each that a worker carries.
+func carried(b testing.TB, s *sqlite.Store, n int) []store.Lease {
+	b.Helper()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			id := fmt.Sprintf("ses_01kbzq%016d", i)
+			c := submit(fmt.Sprintf("msg_01kbzq%016d", i), fmt.Sprintf("run_01kbzq%016d", i))
+			if _, err := s.Append(b.Context(), id, c.Decide); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	var leases []store.Lease
+	for len(leases) < n {
+		more, err := s.Claim(b.Context(), "wrk_1", time.Hour, 100)
+		if err != nil || len(more) == 0 {
+			b.Fatalf("claimed %d of %d runs: %v", len(leases), n, err)
+		}
+		leases = append(leases, more...)
+	}
+	return leases
+}
+
+func submit(message, run string) *session.Submit {
+	return &session.Submit{
+		ID: message, Run: run, Output: "out_" + message, Tenant: "t", Owner: "o", DefaultAgent: "demo",
+		Parts: []session.Part{{Type: session.PartText, Text: "hello"}},
+	}
+}
+
+func cpuTime() time.Duration {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		panic(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
