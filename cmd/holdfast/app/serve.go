@@ -126,7 +126,7 @@ func (c *serveCommand) open(ctx context.Context, a *App, config Config, log *slo
 	e := config.Engine
 	return holdfast.Open(ctx, holdfast.Options{
 		Store: func(ctx context.Context, opts store.Options) (store.Store, error) {
-			return sqlite.Open(ctx, c.Data, opts)
+			return sqlite.Open(ctx, c.Data, sqlite.Options{Options: opts, Log: log})
 		},
 		Engine: func(carrier *engine.Carrier) engine.Engine {
 			carrier.Backoff = engine.Backoff{First: e.RetryFirst, Max: e.RetryMax}
