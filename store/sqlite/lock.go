@@ -54,3 +54,7 @@ func held(dir string) error {
 	}
 	return e
 }
+
+// Exclusive says that this process owns the store alone: whoever held a lease
+// when it was opened is gone. See [store.Exclusive].
+func (s *Store) Exclusive() bool { return !s.opts.ReadOnly }
