@@ -12,7 +12,8 @@ type Error struct {
 	Message string
 	// Status is the HTTP status, 0 when the failure came in the stream or below HTTP.
 	Status int
-	// Retryable says that the same request may succeed later.
+	// Retryable says that the same request may succeed later. The provider's own
+	// word on it (X-Should-Retry, an exhausted quota) goes before the code's rule.
 	Retryable bool
 	// RetryAfter is the least wait the provider asked for, 0 when it did not.
 	RetryAfter time.Duration
@@ -29,7 +30,7 @@ const (
 	CodeOverloaded     Code = "overloaded"      // 529, 503, or said inside a stream; retryable
 	CodeUnavailable    Code = "unavailable"     // other 5xx, 408, 409, refused or reset connections; retryable
 	CodeStalled        Code = "stalled"         // nothing came for the idle limit; retryable
-	CodeIncomplete     Code = "incomplete"      // the stream ended without a finish reason; retryable
+	CodeIncomplete     Code = "incomplete"      // the stream ended, or was cut, without a finish reason; retryable
 	CodeProtocol       Code = "protocol"        // the answer breaks the provider's own protocol; retryable
 	CodeTooLarge       Code = "too_large"       // the answer is over a stated bound; final
 	CodeInvalidRequest Code = "invalid_request" // 400, 404, 413, 422, or said inside a stream; final

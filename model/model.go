@@ -18,9 +18,9 @@ type Model interface {
 	//
 	// The sequence yields chunks with a nil error, in the provider's order, and
 	// ends in one of two ways: after a chunk whose Finish is set, or with one
-	// (Chunk{}, err) where err is an *Error or wraps ctx's cause. A stream that
-	// stops without a finish reason is an error with code [CodeIncomplete], never
-	// a short answer. Breaking out of the loop, or cancelling ctx, closes the
+	// (Chunk{}, err). If ctx is over, err wraps its cause and is no *Error; else it
+	// is an *Error. A stream that stops without a finish reason is an error with
+	// code [CodeIncomplete], never a short answer. Breaking out of the loop, or cancelling ctx, closes the
 	// provider's connection at once. The sequence can be ranged over once.
 	Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error]
 }
@@ -83,12 +83,14 @@ type Part struct {
 	Kind PartKind
 	Text string
 	// Signature is opaque proof that a provider wants back with its own
-	// reasoning. Reasoning without one is not sent to providers that demand it.
+	// reasoning, as a chunk of the block carried it. It says who issued it:
+	// reasoning goes back to that server only, so a session may change its model.
 	Signature string
 	// Call is the id that joins a call to its result.
 	Call string
 	Name string
-	// Arguments is a JSON object, byte for byte as the model wrote it.
+	// Arguments is a JSON object, byte for byte as the model wrote it, and is sent
+	// so, but for halves of surrogate pairs. Empty means {}.
 	Arguments json.RawMessage
 	// Failed marks a result that tells of an error.
 	Failed    bool
@@ -114,7 +116,8 @@ type Chunk struct {
 	Kind  ChunkKind
 	Block int
 	// Text is what was added: prose, reasoning, or a fragment of the raw
-	// argument text of a call. It is valid UTF-8.
+	// argument text of a call, which may turn out to be no JSON. It is valid UTF-8.
+	// It is empty where a chunk only announces a call or carries a signature.
 	Text string
 	// Call and Name are set on every CallChunk of a block. Call is the provider's
 	// own id and may repeat between answers.

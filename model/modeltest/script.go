@@ -136,6 +136,14 @@ func Do(f func()) Step {
 	}
 }
 
+// Then does step, and calls f when it has ended, however it ended.
+func Then(step Step, f func()) Step {
+	return func(p *play) error {
+		defer f()
+		return step(p)
+	}
+}
+
 // play is one turn that is being played.
 type play struct {
 	ctx      context.Context
@@ -299,13 +307,5 @@ func (s *Script) await(ctx context.Context, ready func() bool) error {
 		case <-ctx.Done():
 			return stopped(ctx)
 		}
-	}
-}
-
-// Then does step, and calls f when it has ended, however it ended.
-func Then(step Step, f func()) Step {
-	return func(p *play) error {
-		defer f()
-		return step(p)
 	}
 }

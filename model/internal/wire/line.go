@@ -69,8 +69,8 @@ func transport() *http.Transport {
 }
 
 // Check is a middleware for both SDKs. It answers with an *[model.Error] for
-// every status but 200, so that the SDK neither reads an endless error body nor
-// loses the status when that body is not the JSON it expects.
+// every status but 200, and for a 200 that is no stream, so that the SDK neither
+// reads an endless error body nor prints it, whatever it holds, in its error.
 func (l *Line) Check(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	res, err := next(req)
 	if err != nil || res.StatusCode == http.StatusOK && streams(res) {
