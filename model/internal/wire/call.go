@@ -29,6 +29,9 @@ const noIndex = -1
 // Calls joins the fragments of an answer's tool calls. Providers differ in what
 // ties a fragment to its call: an index, an id, both, or only the order. Calls
 // takes what cannot be misread, and refuses the rest: two calls are never mixed.
+// It relies on two things that no provider is known to break: a call is over when
+// its object is whole, and calls of one tool that have neither ids nor indexes do
+// not interleave.
 type Calls struct {
 	all []*Call
 }
