@@ -1,0 +1,404 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/fakellm"
+	"github.com/holdfast-run/holdfast/session"
+)
+
+const (
+	lease    = 2 * time.Second
+	patience = 60 * time.Second // far more than anything takes on a busy machine
+)
+
+// world is a server over a folder of its own, and a provider.
+type world struct {
+	t    *testing.T
+	dir  string
+	llm  *fakellm.Server
+	srv  *process
+	http *http.Client
+	next atomic.Int64
+	// seen are the sessions that oracles look at when the test ends.
+	seen map[string]bool
+	// unsettled switches off oracle 4, for scenarios whose provider is meant to refuse.
+	quietOracles bool
+	config       string
+}
+
+// settings change the world's configuration.
+type settings struct {
+	slots      int
+	wire       string // openai-compatible (default), anthropic
+	idle       time.Duration
+	attempts   int
+	crashes    int
+	tokens     int
+	steps      int
+	toolOutput int
+	heartbeat  time.Duration
+	retention  time.Duration
+	drain      time.Duration
+	approval   time.Duration
+	lenient    bool
+	env        []string
+}
+
+// newWorld starts a provider and a server.
+func newWorld(t *testing.T, s settings) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), http: &http.Client{}, seen: map[string]bool{}}
+	w.llm = fakellm.Start(t, fakellm.Options{Lenient: s.lenient})
+	w.config = filepath.Join(w.dir, "holdfast.yaml")
+	if err := os.WriteFile(w.config, []byte(s.yaml(w.llm.URL())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.srv = start(t, w.dir, w.config, 0, s.env...)
+	t.Cleanup(func() { w.http.CloseIdleConnections() })
+	t.Cleanup(w.oracles)
+	return w
+}
+
+func (s settings) yaml(provider string) string {
+	wire, base := s.wire, provider
+	if wire == "" {
+		wire = "openai-compatible"
+	}
+	if wire != "anthropic" {
+		base += "/v1"
+	}
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("providers:\n  fake:\n    type: %s\n    baseURL: %s\n    apiKeyEnv: FAKE_KEY", wire, base)
+	if s.idle > 0 {
+		line("    idleTimeout: %s", s.idle)
+	}
+	line("agents:\n  - name: tester\n    model: fake/fake-model\n    instructions: You are tested.")
+	line("    tools: [look, put, charge, pay, boom, deaf, echo, output]")
+	if s.approval > 0 {
+		line("    approvalTimeout: %s", s.approval)
+	}
+	line("    limits:\n      time: 10m")
+	for name, n := range map[string]int{"attempts": s.attempts, "crashes": s.crashes, "tokens": s.tokens, "steps": s.steps, "toolOutput": s.toolOutput} {
+		if n > 0 {
+			line("      %s: %d", name, n)
+		}
+	}
+	line("engine:\n  lease: %s\n  poll: 200ms\n  retryFirst: 50ms\n  retryMax: 500ms\n  crashFirst: 100ms", lease)
+	if s.slots > 0 {
+		line("  slots: %d", s.slots)
+	}
+	if s.drain > 0 {
+		line("  drain: %s", s.drain)
+	}
+	if s.heartbeat > 0 {
+		line("server:\n  heartbeat: %s", s.heartbeat)
+	}
+	if s.retention != 0 {
+		line("retention: %s", s.retention)
+	}
+	return b.String()
+}
+
+// again starts the server anew over the same folder and port.
+func (w *world) again(env ...string) {
+	w.t.Helper()
+	port, err := strconv.Atoi(w.srv.url[strings.LastIndexByte(w.srv.url, ':')+1:])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.srv = start(w.t, w.dir, w.config, port, env...)
+}
+
+// crash kills the server and starts it anew.
+func (w *world) crash() {
+	w.t.Helper()
+	w.srv.kill()
+	w.http.CloseIdleConnections()
+	w.again()
+}
+
+// ledger is the lines that tools wrote as they acted.
+func (w *world) ledger() []string {
+	raw, err := os.ReadFile(filepath.Join(w.dir, "ledger"))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")
+}
+
+// answer is what the API answered.
+type answer struct {
+	status int
+	header http.Header
+	raw    []byte
+}
+
+// problem is the API's form of an error.
+type problem struct {
+	Code     string `json:"code"`
+	Title    string `json:"title"`
+	Detail   string `json:"detail"`
+	Status   int    `json:"status"`
+	Errors   []struct{ Field, Message string }
+	Run      *session.Run      `json:"run"`
+	Approval *session.Approval `json:"approval"`
+}
+
+func (a answer) problem(t *testing.T) problem {
+	t.Helper()
+	var p problem
+	if err := json.Unmarshal(a.raw, &p); err != nil || p.Code == "" {
+		t.Fatalf("HTTP %d is no problem+json: %s", a.status, a.raw)
+	}
+	return p
+}
+
+func (a answer) into(t *testing.T, v any) {
+	t.Helper()
+	if a.status/100 != 2 {
+		t.Fatalf("HTTP %d: %s", a.status, a.raw)
+	}
+	if err := json.Unmarshal(a.raw, v); err != nil {
+		t.Fatalf("%v in %s", err, a.raw)
+	}
+}
+
+// try makes a request; the error is the connection's.
+func (w *world) try(ctx context.Context, method, path string, body any) (answer, error) {
+	var r io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		r = strings.NewReader(b)
+	default:
+		raw, err := json.Marshal(b)
+		if err != nil {
+			return answer{}, err
+		}
+		r = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, w.srv.url+path, r)
+	if err != nil {
+		return answer{}, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := w.http.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	return answer{status: res.StatusCode, header: res.Header, raw: raw}, err
+}
+
+// ask makes a request that must reach the server.
+func (w *world) ask(method, path string, body any) answer {
+	w.t.Helper()
+	a, err := w.try(w.t.Context(), method, path, body)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if a.status >= 500 && !strings.Contains(string(a.raw), `"code"`) {
+		w.t.Errorf("%s %s: HTTP %d without a typed body: %s", method, path, a.status, a.raw)
+	}
+	return a
+}
+
+// submission is the body of a message.
+type submission struct {
+	ID         string  `json:"id"`
+	Parts      []part  `json:"parts"`
+	OnBusy     string  `json:"onBusy,omitempty"`
+	Background bool    `json:"background,omitempty"`
+	Parent     *string `json:"parent,omitempty"`
+}
+
+type part struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// submitted is the answer to it.
+type submitted struct {
+	Message session.Message `json:"message"`
+	Run     session.Run     `json:"run"`
+	Seq     int64           `json:"seq"`
+}
+
+func say(id, text string) submission { return submission{ID: id, Parts: []part{{"text", text}}} }
+
+// submit sends a text with a fresh message id and gives the run.
+func (w *world) submit(sessionID, text string) session.Run {
+	w.t.Helper()
+	return w.send(sessionID, say(fmt.Sprintf("msg_%s_%d", sessionID, w.next.Add(1)), text)).Run
+}
+
+func (w *world) send(sessionID string, s submission) submitted {
+	w.t.Helper()
+	var out submitted
+	w.post(sessionID, s).into(w.t, &out)
+	return out
+}
+
+func (w *world) post(sessionID string, s submission) answer {
+	w.t.Helper()
+	w.seen[sessionID] = true
+	return w.ask("POST", "/v1/sessions/"+sessionID+"/messages", s)
+}
+
+// snapshot is a session as a page gets it.
+type snapshot struct {
+	Session   struct{ ID, Status, Title string }
+	Seq       int64
+	Head      string
+	Messages  []session.Message
+	HasMore   bool
+	Runs      []session.Run
+	Approvals []session.Approval
+	Inbox     []session.InboxItem
+}
+
+func (w *world) snapshot(sessionID string) snapshot {
+	w.t.Helper()
+	var s snapshot
+	w.ask("GET", "/v1/sessions/"+sessionID, nil).into(w.t, &s)
+	return s
+}
+
+func (w *world) run(id string) session.Run {
+	w.t.Helper()
+	var r session.Run
+	w.ask("GET", "/v1/runs/"+id, nil).into(w.t, &r)
+	return r
+}
+
+func (w *world) cancel(run string) answer {
+	w.t.Helper()
+	return w.ask("POST", "/v1/runs/"+run+"/cancel", map[string]string{"reason": "test"})
+}
+
+// pending are the approvals that wait for a decision.
+func (w *world) pending(sessionID string) []session.Approval {
+	w.t.Helper()
+	var list struct{ Items []session.Approval }
+	w.ask("GET", "/v1/approvals?status=pending&session="+sessionID, nil).into(w.t, &list)
+	return list.Items
+}
+
+func (w *world) decide(approval, decision string) answer {
+	w.t.Helper()
+	return w.ask("POST", "/v1/approvals/"+approval, map[string]string{"decision": decision})
+}
+
+// text is the whole text of the last assistant message of the active branch.
+func (w *world) text(sessionID string) string {
+	w.t.Helper()
+	s := w.snapshot(sessionID)
+	for i := len(s.Messages) - 1; i >= 0; i-- {
+		if s.Messages[i].Role == session.RoleAssistant {
+			return s.Messages[i].Text()
+		}
+	}
+	return ""
+}
+
+// ends waits until the run is terminal and gives it.
+func (w *world) ends(run session.Run) session.Run {
+	w.t.Helper()
+	return w.until(run, "to end", func(r session.Run) bool { return r.Status.Terminal() })
+}
+
+// waits waits until the run waits for a reason.
+func (w *world) waits(run session.Run, reason session.WaitingReason) session.Run {
+	w.t.Helper()
+	return w.until(run, "to wait for "+string(reason), func(r session.Run) bool {
+		return r.Status == session.Waiting && r.WaitingReason == reason
+	})
+}
+
+// until waits for a run to be as wanted: it follows the log by long polls, over restarts of the server.
+func (w *world) until(run session.Run, what string, wanted func(session.Run) bool) session.Run {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	last := run
+	for {
+		a, err := w.try(ctx, "GET", "/v1/runs/"+run.ID, nil)
+		if err == nil && a.status == http.StatusOK {
+			last = session.Run{}
+			a.into(w.t, &last)
+			if wanted(last) {
+				return last
+			}
+		}
+		if err := w.news(ctx, run.Session); err != nil {
+			w.t.Fatalf("waited in vain for run %s %s: it is %s/%s (%v)", run.ID, what, last.Status, last.WaitingReason, err)
+		}
+	}
+}
+
+// news returns when the session's log has grown, or soon after in any case: a
+// log can grow between the look and the wait.
+func (w *world) news(ctx context.Context, sessionID string) error {
+	head := int64(0)
+	if a, err := w.try(ctx, "GET", "/v1/sessions/"+sessionID, nil); err == nil && a.status == http.StatusOK {
+		var s snapshot
+		if json.Unmarshal(a.raw, &s) == nil {
+			head = s.Seq
+		}
+	}
+	polled, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	_, err := w.try(polled, "GET", fmt.Sprintf("/v1/sessions/%s/events?after=%d&wait=300ms", sessionID, head), nil)
+	if err != nil {
+		<-polled.Done() // the server is away
+	}
+	return ctx.Err()
+}
+
+// within fails unless do returns within d.
+func (w *world) within(d time.Duration, what string, do func(ctx context.Context) error) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), d)
+	defer cancel()
+	if err := do(ctx); err != nil {
+		w.t.Errorf("%s took longer than %s: %v", what, d, err)
+	}
+}
+
+// arrives waits for the provider's n-th request (from 1).
+func (w *world) arrives(n int) fakellm.Request {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	r, err := w.llm.WaitRequest(ctx, n)
+	if err != nil {
+		w.t.Fatalf("the provider's request %d: %v", n, err)
+	}
+	return r
+}
+
+// closes waits until the provider's n-th request is over, at most d.
+func (w *world) closes(n int, d time.Duration) {
+	w.t.Helper()
+	w.within(d, fmt.Sprintf("closing the provider's request %d", n), func(ctx context.Context) error {
+		_, err := w.llm.WaitClosed(ctx, n)
+		return err
+	})
+}
