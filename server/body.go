@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-run/holdfast/session"
 )
 
-// bodyTimeout is how long a client may take to send a body.
-const bodyTimeout = 30 * time.Second
+// defaultBodyTimeout is how long a client may take to send a body.
+const defaultBodyTimeout = 30 * time.Second
 
 // body is the middleware that finds the principal and reads the body, before
 // huma sees the request: bounded, in time, JSON, clean, and without a member
@@ -59,12 +59,12 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, r
 	}
 	rc := http.NewResponseController(w)
 	// Errors are those of writers that have no connection, as in tests.
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))
+	_ = rc.SetReadDeadline(time.Now().Add(s.bodyTimeout))
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	_ = rc.SetReadDeadline(time.Time{})
 	if err != nil {
-		return nil, unreadable(err, limit)
+		return nil, s.unreadable(err, limit)
 	}
+	_ = rc.SetReadDeadline(time.Time{})
 	if len(raw) == 0 {
 		if required {
 			return nil, newProblem(api.Malformed, "the request needs a JSON body")
@@ -89,14 +89,14 @@ func tooLarge(limit int64) *api.Problem {
 	return newProblem(api.TooLarge, "the body may have %d bytes at most", limit)
 }
 
-func unreadable(err error, limit int64) error {
+func (s *Server) unreadable(err error, limit int64) error {
 	var over *http.MaxBytesError
 	var slow net.Error
 	switch {
 	case errors.As(err, &over):
 		return tooLarge(limit)
 	case errors.As(err, &slow) && slow.Timeout():
-		return newProblem(api.RequestTimeout, "the body did not come in %v", bodyTimeout)
+		return newProblem(api.RequestTimeout, "the body did not come in %v", s.bodyTimeout)
 	}
 	return newProblem(api.Malformed, "the body could not be read to its end")
 }

@@ -32,6 +32,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			slog.String("request", id), slog.String("method", r.Method), slog.String("route", r.Pattern),
 			slog.Int("status", out.status), slog.Duration("took", time.Since(began)))
 	}()
+	if r.Method != http.MethodPost && r.Method != http.MethodPatch {
+		dontRead(out, r)
+	}
 	if p := s.admit(r); p != nil {
 		s.refuse(out, r, p)
 		return
@@ -69,6 +72,14 @@ func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.refuse(w, r, newProblem(api.NotFound, "there is no such route"))
+}
+
+// dontRead lets the connection end with the answer if the request has a body
+// that nobody wants: net/http would wait for it, as long as that takes.
+func dontRead(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // recovered turns a panic into a 500 if nothing was sent, and else ends the

@@ -140,8 +140,9 @@ func fieldPath(field string) string {
 	return strings.NewReplacer("[", ".", "]", "").Replace(field)
 }
 
-// refuse sends a problem.
+// refuse sends a problem, whether or not the body has been read.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	dontRead(w, r)
 	writeProblem(w, s.problem(r.Context(), err))
 }
 

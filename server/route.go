@@ -28,11 +28,11 @@ const (
 
 // newAPI is huma on the standard mux, without its docs page (it loads scripts
 // from elsewhere), its schema links, and its own document route.
-func newAPI(mux *http.ServeMux, version string) huma.API {
+func (s *Server) newAPI() huma.API {
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI:    "3.1.0",
-			Info:       &huma.Info{Title: "Holdfast", Version: version, Description: "A durable runtime for AI agents. protocol/PROTOCOL.md says what each route means and what a client does with the answers."},
+			Info:       &huma.Info{Title: "Holdfast", Version: s.opts.Version, Description: "A durable runtime for AI agents. protocol/PROTOCOL.md says what each route means and what a client does with the answers."},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName)},
 		},
 		Formats: map[string]huma.Format{
@@ -41,9 +41,9 @@ func newAPI(mux *http.ServeMux, version string) huma.API {
 		},
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
-		Transformers:                 []huma.Transformer{problemOfHuma},
+		Transformers:                 []huma.Transformer{s.problemOfHuma},
 	}
-	return humago.New(mux, config)
+	return humago.New(s.mux, config)
 }
 
 // schemaName is the type's name. What a person may send is less than what a
@@ -163,6 +163,14 @@ func (c *call) Context() context.Context        { return c.ctx }
 func (c *call) BodyReader() io.Reader           { return bytes.NewReader(c.body) }
 func (c *call) SetReadDeadline(time.Time) error { return nil }
 
+// Header says that the body is what it was checked to be, however that was spelt.
+func (c *call) Header(name string) string {
+	if name == "Content-Type" && c.body != nil {
+		return "application/json"
+	}
+	return c.humaContext.Header(name)
+}
+
 // SetStatus corrects the status of huma's refusals to that of the table.
 func (c *call) SetStatus(status int) {
 	if c.problem != nil {
@@ -171,39 +179,52 @@ func (c *call) SetStatus(status int) {
 	c.humaContext.SetStatus(status)
 }
 
-// problemOfHuma turns huma's validation errors into problems.
-func problemOfHuma(ctx huma.Context, _ string, v any) (any, error) {
+// problemOfHuma turns what huma refuses into a problem of the table.
+func (s *Server) problemOfHuma(ctx huma.Context, _ string, v any) (any, error) {
 	model, ok := v.(*huma.ErrorModel)
 	if !ok {
 		return v, nil
 	}
-	p := newProblem(api.Invalid, "%s", model.Detail)
+	var p *api.Problem
 	switch model.Status {
 	case http.StatusUnprocessableEntity:
-		p.Detail = ""
+		p = invalidFields(model.Errors)
 	case http.StatusBadRequest:
 		p = newProblem(api.Malformed, "%s", model.Detail)
 	default:
+		s.opts.Log.Warn("request failed", slog.String("request", requestOf(ctx.Context())), slog.Any("error", errors.Join(detailsOf(model)...)))
 		p = internalProblem()
-	}
-	for _, e := range model.Errors {
-		field, _ := strings.CutPrefix(e.Location, "body")
-		isID := strings.HasPrefix(e.Location, "path.") || e.Message == wrongID
-		for _, in := range []string{".", "path.", "query.", "header."} {
-			field = strings.TrimPrefix(field, in)
-		}
-		if isID && p.Code == api.Invalid {
-			p = &api.Problem{Type: p.Type, Title: http.StatusText(http.StatusBadRequest), Status: http.StatusBadRequest, Code: api.InvalidID, Errors: p.Errors}
-		}
-		p.Errors = append(p.Errors, api.FieldError{Field: fieldPath(field), Message: e.Message})
-	}
-	if p.Detail == "" && len(p.Errors) > 0 {
-		p.Detail = strings.TrimPrefix(p.Errors[0].Field+": "+p.Errors[0].Message, ": ")
 	}
 	if c, ok := ctx.(*call); ok {
 		c.problem = p
 	}
 	return p, nil
+}
+
+func detailsOf(model *huma.ErrorModel) []error {
+	errs := []error{model}
+	for _, e := range model.Errors {
+		errs = append(errs, e)
+	}
+	return errs
+}
+
+// invalidFields is the problem of fields that break their schemas.
+func invalidFields(faults []*huma.ErrorDetail) *api.Problem {
+	code, errs := api.Invalid, []api.FieldError{}
+	for _, e := range faults {
+		if e.Message == wrongID {
+			code = api.InvalidID
+		}
+		// A location is "path.id", "query.limit", "header.X" or "body.parts[0].text".
+		_, field, _ := strings.Cut(e.Location, ".")
+		errs = append(errs, api.FieldError{Field: fieldPath(field), Message: e.Message})
+	}
+	p := newProblem(code, "the request is not valid")
+	if p.Errors = errs; len(errs) > 0 {
+		p.Detail = strings.TrimPrefix(errs[0].Field+": "+errs[0].Message, ": ")
+	}
+	return p
 }
 
 // wrongID is what huma says of a text that breaks the rule for ids: it is the

@@ -65,6 +65,8 @@ type Server struct {
 	mux     *http.ServeMux
 	api     huma.API
 	streams streams
+
+	bodyTimeout time.Duration
 }
 
 // New makes the server of a runtime. It starts nothing: use it as a handler, or
@@ -73,7 +75,7 @@ func New(rt *holdfast.Runtime, opts Options) (*Server, error) {
 	if rt == nil {
 		return nil, errors.New("server: there is no runtime")
 	}
-	s := &Server{rt: rt, opts: opts.withDefaults(), mux: http.NewServeMux()}
+	s := &Server{rt: rt, opts: opts.withDefaults(), mux: http.NewServeMux(), bodyTimeout: defaultBodyTimeout}
 	var err error
 	if s.hosts, err = newHosts(s.opts.AllowedHosts); err != nil {
 		return nil, err
@@ -82,7 +84,7 @@ func New(rt *holdfast.Runtime, opts Options) (*Server, error) {
 		return nil, err
 	}
 	s.streams.init(s.opts.MaxStreams, s.opts.RetryAfter)
-	s.api = newAPI(s.mux, s.opts.Version)
+	s.api = s.newAPI()
 	s.routeSessions()
 	s.routeMessages()
 	s.routeRuns()

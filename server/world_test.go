@@ -1,12 +1,14 @@
 package server_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -294,4 +296,49 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+// events reads the whole log of a session.
+func (w *world) events(id string) []session.Event {
+	w.t.Helper()
+	var page api.EventPage
+	w.do("GET", "/v1/sessions/"+id+"/events?limit=10000", nil).into(200, &page)
+	events := make([]session.Event, len(page.Frames))
+	for i, raw := range page.Frames {
+		if err := json.Unmarshal(raw, &events[i]); err != nil {
+			w.t.Fatal(err)
+		}
+		if events[i].Seq != int64(i+1) {
+			w.t.Fatalf("event %d has the seq %d", i+1, events[i].Seq)
+		}
+	}
+	return events
+}
+
+// sendRaw writes a request as it is and reads the answer.
+func (w *world) sendRaw(request string) answer {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		w.t.Fatal(err)
+	}
+	return readAnswer(w.t, conn)
+}
+
+func readAnswer(t *testing.T, conn net.Conn) answer {
+	t.Helper()
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{t, res.StatusCode, res.Header, raw}
 }
