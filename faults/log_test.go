@@ -102,7 +102,7 @@ type stream struct {
 // follow opens an event stream after a cursor.
 func (w *world) follow(sessionID string, after int64) *stream {
 	w.t.Helper()
-	s, err := w.tryFollow(w.t.Context(), sessionID, fmt.Sprint("after=", after), "")
+	s, err := w.tryFollow(w.ctx, sessionID, fmt.Sprint("after=", after), "")
 	if err != nil {
 		w.t.Fatal(err)
 	}

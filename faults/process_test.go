@@ -55,7 +55,7 @@ func start(t *testing.T, dir, config string, port int, env ...string) *process {
 	t.Helper()
 	p := &process{done: make(chan struct{})}
 	p.cmd = exec.Command(binary, "serve", "--listen", fmt.Sprintf("127.0.0.1:%d", port),
-		"--data", filepath.Join(dir, "data"), "--config", config, "--log-level", "debug")
+		"--data", filepath.Join(dir, "data"), "--config", config, "--log-level", "info")
 	p.cmd.Env = append(os.Environ(), append([]string{"LEDGER=" + filepath.Join(dir, "ledger"), "FAKE_KEY=sk-fake-secret"}, env...)...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout, err := p.cmd.StdoutPipe()

@@ -27,6 +27,7 @@ const (
 // world is a server over a folder of its own, and a provider.
 type world struct {
 	t    *testing.T
+	ctx  context.Context // lives until the oracles have been asked
 	dir  string
 	llm  *fakellm.Server
 	srv  *process
@@ -34,7 +35,7 @@ type world struct {
 	next atomic.Int64
 	// seen are the sessions that oracles look at when the test ends.
 	seen map[string]bool
-	// unsettled switches off oracle 4, for scenarios whose provider is meant to refuse.
+	// quietOracles switches them off, for scenarios that end with a damaged disk.
 	quietOracles bool
 	config       string
 }
@@ -60,7 +61,9 @@ type settings struct {
 // newWorld starts a provider and a server.
 func newWorld(t *testing.T, s settings) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), http: &http.Client{}, seen: map[string]bool{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	w := &world{t: t, ctx: ctx, dir: t.TempDir(), http: &http.Client{}, seen: map[string]bool{}}
 	w.llm = fakellm.Start(t, fakellm.Options{Lenient: s.lenient})
 	w.config = filepath.Join(w.dir, "holdfast.yaml")
 	if err := os.WriteFile(w.config, []byte(s.yaml(w.llm.URL())), 0o600); err != nil {
@@ -210,7 +213,7 @@ func (w *world) try(ctx context.Context, method, path string, body any) (answer,
 // ask makes a request that must reach the server.
 func (w *world) ask(method, path string, body any) answer {
 	w.t.Helper()
-	a, err := w.try(w.t.Context(), method, path, body)
+	a, err := w.try(w.ctx, method, path, body)
 	if err != nil {
 		w.t.Fatalf("%s %s: %v", method, path, err)
 	}
@@ -335,7 +338,7 @@ func (w *world) waits(run session.Run, reason session.WaitingReason) session.Run
 // until waits for a run to be as wanted: it follows the log by long polls, over restarts of the server.
 func (w *world) until(run session.Run, what string, wanted func(session.Run) bool) session.Run {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	last := run
 	for {
@@ -375,7 +378,7 @@ func (w *world) news(ctx context.Context, sessionID string) error {
 // within fails unless do returns within d.
 func (w *world) within(d time.Duration, what string, do func(ctx context.Context) error) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), d)
+	ctx, cancel := context.WithTimeout(w.ctx, d)
 	defer cancel()
 	if err := do(ctx); err != nil {
 		w.t.Errorf("%s took longer than %s: %v", what, d, err)
@@ -385,7 +388,7 @@ func (w *world) within(d time.Duration, what string, do func(ctx context.Context
 // arrives waits for the provider's n-th request (from 1).
 func (w *world) arrives(n int) fakellm.Request {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	r, err := w.llm.WaitRequest(ctx, n)
 	if err != nil {
