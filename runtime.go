@@ -89,6 +89,9 @@ func Open(ctx context.Context, opts Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
+	if opts.Feed.Log == nil {
+		opts.Feed.Log = opts.Log
+	}
 	r.feed = feed.New(r.store, opts.Feed)
 	r.engine = opts.Engine(&engine.Carrier{
 		Store: r.store, Agents: agents, Models: opts.Models, Now: opts.Now, Log: opts.Log,

@@ -38,22 +38,15 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	broken := make(chan error, 1)
 	go func() { broken <- srv.Serve(listener) }()
-	var err error
 	select {
 	case <-ctx.Done():
-	case err = <-broken:
-		broken <- err
+	case err := <-broken:
+		broken <- err // to be told below, when what was accepted has ended
 	}
 	s.Drain()
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.ShutdownTimeout)
 	defer cancel()
-	late := srv.Shutdown(within)
-	select {
-	case <-s.streams.none:
-	case <-within.Done():
-		late = errors.Join(late, fmt.Errorf("%d streams did not end", s.streams.count()))
-	}
-	if late != nil {
+	if late := errors.Join(srv.Shutdown(within), s.streams.await(within, 0)); late != nil {
 		s.opts.Log.Warn("cut off what did not end in time", slog.Any("error", late))
 		_ = srv.Close()
 	}

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -17,13 +19,13 @@ type streams struct {
 	retry time.Duration
 
 	mu       sync.Mutex
-	open     int           // guarded by mu
-	draining bool          // guarded by mu
-	none     chan struct{} // closed when draining and none is open
+	changed  sync.Cond // of open, on mu
+	open     int       // guarded by mu
+	draining bool      // guarded by mu
 }
 
 func (st *streams) init(most int, retry time.Duration) {
-	st.most, st.retry, st.none = most, retry, make(chan struct{})
+	st.most, st.retry, st.changed.L = most, retry, &st.mu
 }
 
 // enter counts a stream in, until leave. feed.ErrClosing when the server drains,
@@ -40,6 +42,7 @@ func (st *streams) enter() error {
 		return full
 	}
 	st.open++
+	st.changed.Broadcast()
 	return nil
 }
 
@@ -47,21 +50,33 @@ func (st *streams) leave() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.open--
-	if st.draining && st.open == 0 {
-		close(st.none)
+	st.changed.Broadcast()
+}
+
+// await waits until n streams are open, or ctx ends.
+func (st *streams) await(ctx context.Context, n int) error {
+	stop := context.AfterFunc(ctx, func() {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		st.changed.Broadcast()
+	})
+	defer stop()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for st.open != n {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%d streams are open: %w", st.open, context.Cause(ctx))
+		}
+		st.changed.Wait()
 	}
+	return nil
 }
 
 // drain refuses new streams. Draining again is fine.
 func (st *streams) drain() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if !st.draining {
-		st.draining = true
-		if st.open == 0 {
-			close(st.none)
-		}
-	}
+	st.draining = true
 }
 
 func (st *streams) isDraining() bool {
