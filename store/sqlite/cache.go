@@ -20,7 +20,9 @@ type entry struct {
 	work  map[string]work // of the runs that have not ended
 	since progress        // since the snapshot in the database
 
-	change *change // what the batch under way does to the session; only the writer looks
+	// Only the writer looks at these.
+	window int64   // the gatherer's window in which it was written last
+	change *change // what the batch under way does to the session
 
 	// Guarded by cache.mu.
 	pins  int

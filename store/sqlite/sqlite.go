@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	driver "modernc.org/sqlite"
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
@@ -125,13 +126,16 @@ func (s *Store) openToWrite(ctx context.Context) error {
 	if err := s.blobs.prepare(); err != nil {
 		return err
 	}
+	// A commit is as durable with fdatasync, and does not wait for the file's
+	// times to be written too. Where there is no fdatasync nothing changes.
+	_, _ = driver.Fdatasync(true)
 	db, err := connect(s.dsn("rwc"), 1)
 	if err != nil {
 		return err
 	}
 	s.writer = &writer{
 		store: s, db: db, stmts: map[string]*sql.Stmt{},
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		gatherer: newGatherer(), wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if err := migrate(ctx, db); err != nil {
 		return err

@@ -29,11 +29,14 @@ type writer struct {
 
 	lastCommit atomic.Int64 // when the last commit succeeded, by the machine's clock in nanoseconds; 0: the last failed
 
+	gatherer *gatherer
+
 	wake chan struct{} // of capacity 1
 	done chan struct{} // closed when the goroutine has ended
 
 	mu     sync.Mutex // guards what is below
 	queue  []*request
+	wanted int // the length of the queue that the gatherer waits for; 0: it does not wait
 	closed bool
 }
 
@@ -71,10 +74,13 @@ func (w *writer) submit(ctx context.Context, e *entry, do func(*batch) error) er
 		return store.ErrClosed
 	}
 	w.queue = append(w.queue, r)
-	first := len(w.queue) == 1
+	first, full := len(w.queue) == 1, len(w.queue) == w.wanted
 	w.mu.Unlock()
+	if full {
+		tell(w.gatherer.full)
+	}
 	if first {
-		w.poke()
+		tell(w.wake)
 	}
 	select {
 	case <-r.done:
@@ -91,9 +97,12 @@ func (w *writer) submit(ctx context.Context, e *entry, do func(*batch) error) er
 }
 
 // poke makes the writer look at its queue and at the cache.
-func (w *writer) poke() {
+func (w *writer) poke() { tell(w.wake) }
+
+// tell fills a channel of capacity 1.
+func tell(c chan struct{}) {
 	select {
-	case w.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -113,6 +122,7 @@ func (w *writer) run() {
 	var deferred, spare []*request
 	for {
 		w.evict()
+		w.gather()
 		w.mu.Lock()
 		taken := w.queue
 		w.queue = spare[:0]
@@ -144,20 +154,21 @@ func (w *writer) commit(reqs []*request) (deferred []*request) {
 			did = append(did, reqs[i:]...)
 			break
 		}
-		if e := r.entry; e != nil && e.change == nil && (late[e] || !e.gate.tryHold()) {
-			if late[e] || r.deferred < mostDeferred && len(reqs) > 1 {
-				if late == nil {
-					late = map[*entry]bool{}
+		if e := r.entry; e != nil && e.change == nil {
+			if late[e] || !e.gate.tryHold() {
+				if late[e] || r.deferred < mostDeferred && len(reqs) > 1 {
+					if late == nil {
+						late = map[*entry]bool{}
+					}
+					late[e] = true
+					r.deferred++
+					deferred = append(deferred, r)
+					continue
 				}
-				late[e] = true
-				r.deferred++
-				deferred = append(deferred, r)
-				continue
+				_ = e.gate.hold(background)
 			}
-			_ = e.gate.hold(context.Background())
 			b.take(e)
-		} else if e != nil && e.change == nil {
-			b.take(e)
+			w.gatherer.wrote(e)
 		}
 		if w.do(b, r) {
 			did = append(did, r)
