@@ -26,7 +26,7 @@ func TestReadersThatDoNotReadCostACursorEach(t *testing.T) {
 	healthy := w.follow("s", 1)
 	pad := strings.Repeat("x", 2000)
 	seq := int64(1)
-	for range 100 {
+	for range 50 {
 		w.writePadded("s", 20, pad)
 		seq += 20
 		if got := w.hub.Stats().TailBytes; got > limit {

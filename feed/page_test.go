@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,7 +78,7 @@ func TestAPageIsBounded(t *testing.T) {
 			t.Errorf("limit %d: %d frames, more %v, %v", limit, len(p.Frames), p.More, err)
 		}
 	}
-	w.writePadded("large", 100, strings.Repeat("x", 50_000))
+	w.large("large", 100, 50_000)
 	p, err := w.hub.Page(t.Context(), "large", 0, 0, 0)
 	if err != nil || len(p.AppendJSON(nil)) > 2<<20 || len(p.Frames) < 10 || !p.More {
 		t.Errorf("a page of %d bytes, %d frames, %v", len(p.AppendJSON(nil)), len(p.Frames), err)

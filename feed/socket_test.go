@@ -342,7 +342,7 @@ func TestASocketHasABoundedNumberOfSubscriptions(t *testing.T) {
 func TestSessionsShareASocketFairly(t *testing.T) {
 	w := newWorld(t, feed.Options{})
 	w.write("small", 1)
-	w.writePadded("large", 3000, strings.Repeat("x", 5000)) // 15 MB: more than the sockets' buffers
+	w.large("large", 3000, 5000) // 15 MB: more than the sockets' buffers
 	c := w.window(feed.SocketOptions{})
 	c.ask(`{"type":"subscribe","id":"1","session":"large"}`)
 	c.hear("subscribed")
@@ -411,8 +411,7 @@ func TestASocketThatAnswersNoPingIsClosed(t *testing.T) {
 
 func TestASocketThatDoesNotReadIsCutOff(t *testing.T) {
 	w := newWorld(t, feed.Options{WriteTimeout: 200 * time.Millisecond})
-	w.write("s", 1)
-	w.writePadded("s", 3000, strings.Repeat("x", 5000))
+	w.large("s", 3000, 5000)
 	c := w.window(feed.SocketOptions{})
 	c.ask(`{"type":"subscribe","id":"1","session":"s"}`)
 	if err := w.hub.Served(c.ctx); err != nil {

@@ -379,7 +379,7 @@ func TestWhatIsWrongBeforeAStreamBeginsIsTheCallers(t *testing.T) {
 // SM-01
 func TestAClientThatDoesNotReadIsCutOffAndMissesNothing(t *testing.T) {
 	w := newWorld(t, feed.Options{WriteTimeout: 200 * time.Millisecond})
-	w.write("s", 1)
+	w.large("s", 501, 20<<10)
 	server := w.serve(feed.SocketOptions{})
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
@@ -391,10 +391,6 @@ func TestAClientThatDoesNotReadIsCutOffAndMissesNothing(t *testing.T) {
 	}
 	if _, err := io.WriteString(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
-	}
-	pad := strings.Repeat("x", 20<<10)
-	for range 100 {
-		w.writePadded("s", 5, pad)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,6 +117,29 @@ func (s *watchedSource) Head(ctx context.Context, id string) (int64, error) {
 		return s.head(id, head, err)
 	}
 	return head, err
+}
+
+// large makes a session of so many events of so many bytes each without the
+// cost of a store.
+func (w *world) large(id string, count int64, size int) {
+	pad := strings.Repeat("x", size)
+	w.src.head = func(of string, head int64, err error) (int64, error) {
+		if of == id {
+			return count, nil
+		}
+		return head, err
+	}
+	w.src.read = func(of string, after int64, frames []session.Frame, err error) ([]session.Frame, error) {
+		if of != id {
+			return frames, err
+		}
+		frames = nil
+		for seq := after + 1; seq <= min(count, after+64); seq++ {
+			json := fmt.Appendf(nil, `{"session":%q,"seq":%d,"type":"test.large","data":%q}`, id, seq, pad)
+			frames = append(frames, session.Frame{From: seq, To: seq, JSON: json})
+		}
+		return frames, nil
+	}
 }
 
 // chain checks that frames join from a cursor on.
