@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/holdfast-run/holdfast/feed"
 	"github.com/holdfast-run/holdfast/server/api"
 	"github.com/holdfast-run/holdfast/session"
 )
@@ -26,7 +27,7 @@ func (s *Server) routeOpenAPI() error {
 		OperationID: "openapi", Method: http.MethodGet, Path: path, Summary: "This document",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "OpenAPI 3.1", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}},
-		}},
+		}, "default": s.problemResponse()},
 	})
 	openAnswers(doc)
 	describeEnums(doc.Components.Schemas.Map())
@@ -52,7 +53,8 @@ func (s *Server) streamOperations() []*huma.Operation {
 		return &huma.Param{Name: name, In: "query", Description: doc, Schema: schema}
 	}
 	cursor := &huma.Schema{Type: huma.TypeString, Pattern: "^(0|[1-9][0-9]{0,15})$"}
-	one, most := 1.0, 10_000.0
+	one, most := 1.0, float64(feed.PageMost)
+	bytesOfAnyType := map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
 	return []*huma.Operation{
 		{
 			OperationID: "readEvents", Method: http.MethodGet, Path: "/v1/sessions/{id}/events",
@@ -79,8 +81,8 @@ func (s *Server) streamOperations() []*huma.Operation {
 				inPath("hash", "the SHA-256 of the content", &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9a-f]{64}$"}),
 			},
 			Responses: map[string]*huma.Response{
-				"200":     {Description: "the bytes, with their media type", Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}},
-				"206":     {Description: "a range of the bytes"},
+				"200":     {Description: "the bytes, with their media type", Content: bytesOfAnyType},
+				"206":     {Description: "a range of the bytes", Content: bytesOfAnyType},
 				"304":     {Description: "the client has it"},
 				"default": s.problemResponse(),
 			},

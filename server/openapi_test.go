@@ -78,7 +78,7 @@ func (d *document) find(method, path string) (operation, bool) {
 func (d *document) check(method, path string, a answer) error {
 	op, ok := d.find(method, path)
 	if !ok {
-		if a.status == 404 || a.status == 405 {
+		if a.status >= 400 || method == "OPTIONS" {
 			return nil
 		}
 		return fmt.Errorf("%s %s is not in the document", method, path)
