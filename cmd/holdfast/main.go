@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-run/holdfast/cmd/holdfast/app"
 )
 
-// version is set by the linker in releases.
-var version = "dev"
+// version is set by the linker in releases; else the build says what it is.
+var version string
 
 func main() {
 	os.Exit(app.Main(app.App{Version: version}, os.Args[1:]))

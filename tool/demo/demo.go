@@ -14,8 +14,10 @@ import (
 	"github.com/holdfast-run/holdfast/tool"
 )
 
-// ByName makes the tool weather_sample, long_task or flaky; ok is false for any
-// other name.
+// Names lists the demonstration tools.
+func Names() []string { return []string{"weather_sample", "long_task", "flaky"} }
+
+// ByName makes one of [Names]; ok is false for any other name.
 func ByName(name string) (t tool.Tool, ok bool) {
 	switch name {
 	case "weather_sample":

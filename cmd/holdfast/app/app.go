@@ -19,42 +19,78 @@ import (
 
 // App is what differs between the real binary and one built for a test.
 type App struct {
+	// Version is what the binary calls itself. Default: what the build says.
 	Version string
 	// Tools are made available to agents beside the built-in ones, by name.
 	Tools map[string]tool.Tool
-	// Stdout and Stderr default to the process's.
+	// Stdin, Stdout and Stderr default to the process's.
+	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
 
+// The exit codes. chat has some of its own.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
 // commands is the command line.
 type commands struct {
-	Serve   serveCommand   `cmd:"" help:"Run the server: the HTTP API and the worker that carries runs."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Serve    serveCommand    `cmd:"" help:"Run the server: the HTTP API, and the worker that carries runs."`
+	Chat     chatCommand     `cmd:"" help:"Talk to an agent in this terminal. Ctrl-C leaves; the run goes on."`
+	Sessions sessionsCommand `cmd:"" help:"List, show and delete sessions."`
+	Runs     runsCommand     `cmd:"" help:"List runs, and show what one did and when."`
+	Tail     tailCommand     `cmd:"" help:"Print the events of a session's log, one JSON object a line."`
+	Cancel   cancelCommand   `cmd:"" help:"Cancel a run, and wait until it has ended."`
+	Retry    retryCommand    `cmd:"" help:"Run the message of a run that has ended again."`
+	Approve  approveCommand  `cmd:"" help:"Allow a tool call; without an id: list what waits for a decision."`
+	Deny     denyCommand     `cmd:"" help:"Refuse a tool call; without an id: list what waits for a decision."`
+	Resolve  resolveCommand  `cmd:"" help:"Say what a tool call did whose outcome nobody knows; without a run: list them."`
+	Doctor   doctorCommand   `cmd:"" help:"Check a data folder: every log whole, everything else equal to what its log says."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
-// Main runs the command line and gives the exit code: 0 for success, 1 for
-// failure, 2 for a command line that makes no sense.
-func Main(a App, args []string) int {
-	if a.Stdout == nil {
-		a.Stdout = os.Stdout
-	}
-	if a.Stderr == nil {
-		a.Stderr = os.Stderr
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+const description = `A durable runtime for AI agents: a run outlives the page, the connection and the process.
 
+Begin with "holdfast serve", and in another terminal: holdfast chat "plan a trip to Lisbon"`
+
+// Main runs the command line in this process and gives its exit code. The first
+// interrupt asks the command to end in order, the second ends the process.
+func Main(a App, args []string) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() { // as long as the process
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(exitInterrupted)
+	}()
+	return Run(ctx, a, args)
+}
+
+// Run runs the command line until it is done or ctx ends. It gives the exit code:
+// 0 for success, 1 for failure, 2 for a command line that makes no sense, and
+// what the help of a command says.
+func Run(ctx context.Context, a App, args []string) int {
+	a = a.withDefaults()
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
 	var c commands
 	exit := -1
 	parser, err := kong.New(&c,
 		kong.Name("holdfast"),
-		kong.Description("A durable runtime for AI agents: runs outlive the page, the connection and the process."),
+		kong.Description(description),
 		kong.Writers(a.Stdout, a.Stderr),
 		kong.Exit(func(code int) { exit = code }),
-		kong.UsageOnError(),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(&a),
-		kong.DefaultEnvars("HOLDFAST"),
+		kong.Vars{"server": defaultServer},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
 	if err != nil {
 		panic(err) // the command line's own definition is wrong
@@ -64,29 +100,69 @@ func Main(a App, args []string) int {
 		return exit
 	}
 	if err != nil {
-		fmt.Fprintf(a.Stderr, "holdfast: %v\nTry holdfast --help.\n", err)
-		return 2
+		return a.misused(err)
 	}
-	err = parsed.Run()
-	var quiet *exitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &quiet):
-		return quiet.code
-	}
-	fmt.Fprintf(a.Stderr, "holdfast: %v\n", err)
-	return 1
+	return a.ended(parsed.Run())
 }
 
-// exitError ends the command with a code and no further word.
-type exitError struct{ code int }
+func (a App) withDefaults() App {
+	if a.Stdin == nil {
+		a.Stdin = os.Stdin
+	}
+	if a.Stdout == nil {
+		a.Stdout = os.Stdout
+	}
+	if a.Stderr == nil {
+		a.Stderr = os.Stderr
+	}
+	if a.Version == "" {
+		a.Version = buildVersion()
+	}
+	return a
+}
 
-func (e *exitError) Error() string { return fmt.Sprintf("exit %d", e.code) }
+// misused says what is wrong with the command line.
+func (a App) misused(err error) int {
+	help := "holdfast --help"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		if node := parse.Context.Selected(); node != nil {
+			help = node.FullPath() + " --help"
+		}
+	}
+	fmt.Fprintf(a.Stderr, "holdfast: %v\nTry: %s\n", err, help)
+	return exitUsage
+}
 
-type versionCommand struct{}
+// ended tells how a command ended.
+func (a App) ended(err error) int {
+	var code exitCode
+	var wrong *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	case errors.Is(err, context.Canceled): // the person knows
+		return exitInterrupted
+	case errors.As(err, &wrong):
+		fmt.Fprintf(a.Stderr, "holdfast: %v\n", wrong)
+		return exitUsage
+	}
+	fmt.Fprintf(a.Stderr, "holdfast: %v\n", err)
+	return exitFailed
+}
 
-func (versionCommand) Run(a *App) error {
-	_, err := fmt.Fprintln(a.Stdout, "holdfast", a.Version)
-	return err
+// exitCode ends the command with a code and no further word.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// usageError is a command line that makes no sense.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...)}
 }

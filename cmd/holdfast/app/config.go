@@ -14,8 +14,6 @@ import (
 	"github.com/holdfast-run/holdfast/agent"
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/tool"
-	"github.com/holdfast-run/holdfast/tool/builtin"
-	demotool "github.com/holdfast-run/holdfast/tool/demo"
 )
 
 // Config is holdfast.yaml. A field that is not known is an error that names its line.
@@ -23,8 +21,10 @@ type Config struct {
 	// Providers say how models are reached, by the name that agents use before the "/".
 	// The provider "demo" is always there.
 	Providers map[string]model.ProviderConfig `yaml:"providers"`
-	// Agents are what can run. The first is the default.
+	// Agents are what can run. The first is the default. Default: the demo agent.
 	Agents []AgentConfig `yaml:"agents"`
+	// Tools tunes the built-in tools.
+	Tools ToolsConfig `yaml:"tools"`
 	// Engine tunes how runs are carried.
 	Engine EngineConfig `yaml:"engine"`
 	// Server tunes the HTTP API.
@@ -33,6 +33,8 @@ type Config struct {
 	CancelGrace time.Duration `yaml:"cancelGrace"`
 	// Retention is how long the deltas of ended runs are kept. Default: 1h; negative: for ever.
 	Retention time.Duration `yaml:"retention"`
+
+	source source
 }
 
 // AgentConfig defines an agent.
@@ -54,6 +56,8 @@ type AgentConfig struct {
 type ToolConfig struct {
 	Name     string       `yaml:"name"`
 	Approval *tool.Policy `yaml:"approval"`
+	// Timeout bounds one call. Default: the tool's own.
+	Timeout time.Duration `yaml:"timeout"`
 }
 
 // UnmarshalYAML takes a plain name as well.
@@ -63,6 +67,22 @@ func (c *ToolConfig) UnmarshalYAML(unmarshal func(any) error) error {
 	}
 	type plain ToolConfig
 	return unmarshal((*plain)(c))
+}
+
+// ToolsConfig tunes the built-in tools.
+type ToolsConfig struct {
+	// Notes is the folder of the notes tools. Default: notes in the data folder.
+	Notes string `yaml:"notes"`
+	// HTTPGet bounds http_get.
+	HTTPGet HTTPGetConfig `yaml:"httpGet"`
+}
+
+// HTTPGetConfig bounds http_get. Zero values mean its defaults.
+type HTTPGetConfig struct {
+	// Allow names hosts that may be reached although they are not on the public internet.
+	Allow    []string      `yaml:"allow"`
+	MaxBytes int64         `yaml:"maxBytes"`
+	Timeout  time.Duration `yaml:"timeout"`
 }
 
 // EngineConfig tunes the local engine. Zero values mean its defaults.
@@ -84,20 +104,32 @@ type ServerConfig struct {
 	Heartbeat      time.Duration `yaml:"heartbeat"`
 }
 
-// readConfig reads the file at path. A missing file at the default path means the demo configuration.
+// readConfig reads the file at path. A missing file that is not required means
+// the demo configuration.
 func readConfig(path string, required bool) (Config, error) {
-	var c Config
 	raw, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && !required:
 		return demoConfig(), nil
 	case err != nil:
-		return c, fmt.Errorf("read the configuration: %w", err)
+		return Config{}, fmt.Errorf("read the configuration: %w", err)
 	}
+	return parseConfig(path, raw)
+}
+
+// parseConfig reads the text of a configuration. Whether it makes sense is for [Config.build].
+func parseConfig(path string, raw []byte) (Config, error) {
+	var c Config
 	dec := yaml.NewDecoder(bytes.NewReader(raw), yaml.Strict())
-	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+	err := dec.Decode(&c)
+	if err == nil {
+		if err := dec.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+			return c, fmt.Errorf("%s: it holds more than one YAML document", path)
+		}
+	} else if !errors.Is(err, io.EOF) { // an empty file is fine
 		return c, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, true))
 	}
+	c.source = source{path: filepath.Clean(path), raw: raw}
 	if len(c.Agents) == 0 {
 		c.Agents = demoConfig().Agents
 	}
@@ -115,44 +147,4 @@ func demoConfig() Config {
 			{Name: "notes_write"}, {Name: "notes_delete"}, {Name: "long_task"}, {Name: "flaky"}, {Name: "weather_sample"},
 		},
 	}}}
-}
-
-// agents builds the agents of a configuration. dir is where tools keep their files.
-// extra are tools beside the built-in ones, by name.
-func (c Config) agents(dir string, extra map[string]tool.Tool) ([]agent.Agent, error) {
-	tools := builtin.Config{NotesDir: filepath.Join(dir, "notes")}
-	var agents []agent.Agent
-	for _, a := range c.Agents {
-		set, err := a.tools(tools, extra)
-		if err != nil {
-			return nil, fmt.Errorf("agent %s: %w", a.Name, err)
-		}
-		agents = append(agents, agent.Agent{
-			Name: a.Name, Description: a.Description, Model: a.Model, Instructions: a.Instructions, Tools: set,
-			MaxTokens: a.MaxTokens, Temperature: a.Temperature, Reasoning: a.Reasoning, Limits: a.Limits,
-			ApprovalTimeout: a.ApprovalTimeout,
-		})
-	}
-	return agents, nil
-}
-
-func (a AgentConfig) tools(config builtin.Config, extra map[string]tool.Tool) (*tool.Set, error) {
-	var tools []tool.Tool
-	for _, t := range a.Tools {
-		made, ok := extra[t.Name]
-		if !ok {
-			made, ok = demotool.ByName(t.Name)
-		}
-		if !ok {
-			var err error
-			if made, err = builtin.ByName(t.Name, config); err != nil {
-				return nil, err
-			}
-		}
-		if t.Approval != nil {
-			made = tool.With(made, tool.WithApproval(*t.Approval))
-		}
-		tools = append(tools, made)
-	}
-	return tool.NewSet(tools...)
 }

@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,38 +17,51 @@ import (
 	"github.com/holdfast-run/holdfast/engine"
 	"github.com/holdfast-run/holdfast/engine/local"
 	"github.com/holdfast-run/holdfast/feed"
-	"github.com/holdfast-run/holdfast/model"
-	"github.com/holdfast-run/holdfast/model/anthropic"
-	"github.com/holdfast-run/holdfast/model/demo"
-	"github.com/holdfast-run/holdfast/model/openai"
 	"github.com/holdfast-run/holdfast/server"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/sqlite"
 )
 
 type serveCommand struct {
-	Listen   string `default:"127.0.0.1:8787" help:"Address to listen on. Port 0 takes a free port and prints it." placeholder:"HOST:PORT"`
-	Data     string `default:"data" help:"Folder that holds everything: sessions, runs, blobs, notes." type:"path"`
-	Config   string `help:"Configuration file (default: holdfast.yaml, if there is one)." type:"path"`
-	Insecure bool   `name:"insecure-listen" help:"Allow an address that other machines can reach, although there is no authentication yet."`
+	Listen   string `default:"127.0.0.1:8787" env:"HOLDFAST_LISTEN" placeholder:"HOST:PORT" help:"The address to listen on (${default}). Port 0 takes a free one."`
+	Data     string `default:"data" env:"HOLDFAST_DATA" type:"path" placeholder:"DIR" help:"The folder that holds everything: sessions, runs, blobs, notes (${default})."`
+	Config   string `env:"HOLDFAST_CONFIG" type:"path" placeholder:"FILE" help:"The configuration. Default: holdfast.yaml, if there is one; else the demo agent."`
+	Insecure bool   `name:"insecure-listen" help:"Allow an address that other machines can reach. There is no authentication yet: whoever reaches it may do everything."`
 	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"What to log: ${enum}."`
 	LogJSON  bool   `name:"log-json" help:"Log JSON lines."`
 }
 
-// Run serves until a signal comes, then drains.
+// Help is the long help.
+func (serveCommand) Help() string {
+	return `The first line of output is "Holdfast listens on http://HOST:PORT", with the port that was taken. The log goes to the error output.
+
+An interrupt or SIGTERM stops it in order: runs that are under way are finished, or handed over to the next start, within the drain time (engine.drain, 10s). A second one ends it at once; nothing is lost by that.`
+}
+
+// Run serves until ctx ends, then drains.
 func (c *serveCommand) Run(ctx context.Context, a *App) error {
-	log, err := c.logger(a)
-	if err != nil {
-		return err
-	}
+	log := c.logger(a)
 	if err := server.CheckListen(c.Listen, c.Insecure); err != nil {
-		return err
+		return usagef("%v (--insecure-listen)", err)
 	}
 	config, err := readConfig(c.configPath())
 	if err != nil {
 		return err
 	}
-	rt, err := c.open(ctx, a, config, log)
+	if err := os.MkdirAll(c.Data, 0o700); err != nil {
+		return fmt.Errorf("make the data folder: %w; choose another with --data", err)
+	}
+	made, err := config.build(c.Data, a.Tools)
+	if err != nil {
+		return err
+	}
+	// The port first: what cannot listen should not take over the runs.
+	listener, err := c.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	rt, err := c.open(ctx, config, made, log)
 	if err != nil {
 		return err
 	}
@@ -62,28 +77,60 @@ func (c *serveCommand) Run(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", c.Listen)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w", c.Listen, err)
-	}
 	c.welcome(a, listener.Addr().String(), config)
+	return serve(ctx, a, rt, srv, listener)
+}
 
-	// The worker drains first, while clients still watch; then the server says goodbye.
+// serve carries runs and answers until ctx ends. Then the worker drains, while
+// commands and reads go on; the server ends last.
+func serve(ctx context.Context, a *App, rt *holdfast.Runtime, srv *server.Server, listener net.Listener) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var g errgroup.Group
 	g.Go(func() error {
 		defer stopServing()
 		return rt.Run(ctx)
 	})
-	g.Go(func() error { return srv.Serve(serving, listener) })
-	go func() {
-		<-ctx.Done()
-		log.Info("shutting down: finishing or handing over runs", slog.Int("runs", rt.Carrying()))
-		srv.Drain()
-	}()
-	return g.Wait()
+	g.Go(func() error {
+		defer stop() // a broken listener: nobody can reach the runs, and the next start goes on with them
+		return srv.Serve(serving, listener)
+	})
+	g.Go(func() error {
+		select {
+		case <-ctx.Done():
+			srv.Drain()
+			tellDraining(serving, a, rt)
+		case <-serving.Done():
+		}
+		return nil
+	})
+	err := g.Wait()
+	if err == nil {
+		fmt.Fprintln(a.Stderr, "Stopped.")
+	}
+	return err
+}
+
+// tellDraining says what is still under way, until nothing is.
+func tellDraining(ctx context.Context, a *App, rt *holdfast.Runtime) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	told := -1
+	for {
+		if n := rt.Carrying(); n != told {
+			told = n
+			if n > 0 {
+				fmt.Fprintf(a.Stderr, "Stopping: %s to finish or to hand over. Interrupt again to end at once; they go on at the next start.\n", count(n, "run"))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 func (c *serveCommand) configPath() (path string, required bool) {
@@ -93,38 +140,34 @@ func (c *serveCommand) configPath() (path string, required bool) {
 	return "holdfast.yaml", false
 }
 
-func (c *serveCommand) logger(a *App) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return nil, err
-	}
+func (c *serveCommand) logger(a *App) *slog.Logger {
+	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[c.LogLevel]
 	opts := &slog.HandlerOptions{Level: level}
 	if c.LogJSON {
-		return slog.New(slog.NewJSONHandler(a.Stderr, opts)), nil
+		return slog.New(slog.NewJSONHandler(a.Stderr, opts))
 	}
-	return slog.New(slog.NewTextHandler(a.Stderr, opts)), nil
+	return slog.New(slog.NewTextHandler(a.Stderr, opts))
+}
+
+// listen takes the address, or says what to do about it.
+func (c *serveCommand) listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", c.Listen)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s is in use, perhaps by another holdfast serve: stop that, or choose another address with --listen (port 0 takes a free one)", c.Listen)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%s may not be listened on by this user: choose a port from 1024 on with --listen", c.Listen)
+	case err != nil:
+		return nil, fmt.Errorf("listen on %s: %w", c.Listen, err)
+	}
+	return listener, nil
 }
 
 // open joins the runtime: SQLite, the local engine, the configured models and agents.
-func (c *serveCommand) open(ctx context.Context, a *App, config Config, log *slog.Logger) (*holdfast.Runtime, error) {
-	if err := os.MkdirAll(c.Data, 0o700); err != nil {
-		return nil, fmt.Errorf("make the data folder: %w", err)
-	}
-	models, err := config.models()
-	if err != nil {
-		return nil, err
-	}
-	agents, err := config.agents(filepath.Clean(c.Data), a.Tools)
-	if err != nil {
-		return nil, err
-	}
-	for _, ag := range agents {
-		if _, err := models.Model(ag.Model); err != nil {
-			return nil, fmt.Errorf("agent %s: %w", ag.Name, err)
-		}
-	}
+func (c *serveCommand) open(ctx context.Context, config Config, made built, log *slog.Logger) (*holdfast.Runtime, error) {
 	e := config.Engine
-	return holdfast.Open(ctx, holdfast.Options{
+	rt, err := holdfast.Open(ctx, holdfast.Options{
 		Store: func(ctx context.Context, opts store.Options) (store.Store, error) {
 			return sqlite.Open(ctx, c.Data, sqlite.Options{Options: opts, Log: log})
 		},
@@ -134,52 +177,56 @@ func (c *serveCommand) open(ctx context.Context, a *App, config Config, log *slo
 				Slots: e.Slots, Lease: e.Lease, Poll: e.Poll, Drain: e.Drain, Crash: engine.Backoff{First: e.CrashFirst},
 			})
 		},
-		Agents: agents, Models: models.Model, Feed: feed.Options{Heartbeat: config.Server.Heartbeat, Log: log},
+		Agents: made.agents, Models: made.models.Model, Feed: feed.Options{Heartbeat: config.Server.Heartbeat, Log: log},
 		CancelGrace: config.CancelGrace, Retention: config.Retention, Log: log,
 	})
-}
-
-// models builds the configured providers, and the demo model.
-func (c Config) models() (*model.Registry, error) {
-	models, err := model.NewRegistry(c.Providers, map[string]model.Constructor{
-		model.TypeOpenAI:           openai.New,
-		model.TypeOpenAICompatible: openai.New,
-		model.TypeAnthropic:        anthropic.New,
-		model.TypeDemo:             func(model.ProviderConfig) (model.Provider, error) { return demo.New(), nil },
-	})
 	if err != nil {
-		return nil, err
+		return nil, c.explain(err)
 	}
-	if _, named := c.Providers["demo"]; !named {
-		err = models.Add("demo", demo.New())
-	}
-	return models, err
+	return rt, nil
 }
 
-// welcome says what to do next.
+// explain adds what to do about a data folder that cannot be opened.
+func (c *serveCommand) explain(err error) error {
+	var held *sqlite.HeldError
+	switch {
+	case errors.As(err, &held):
+		return fmt.Errorf("%w (--data)", held)
+	case errors.Is(err, sqlite.ErrReadOnly):
+		return fmt.Errorf("%w\nMake %s writable for this user, or choose another folder with --data", err, c.Data)
+	case errors.Is(err, sqlite.ErrFull):
+		return fmt.Errorf("%w\nMake room on the disk of %s", err, c.Data)
+	case errors.Is(err, sqlite.ErrDamaged):
+		return fmt.Errorf("%w\nLook at the damage with \"holdfast doctor --data %s\", and restore a backup", err, c.Data)
+	}
+	return err
+}
+
+// welcome says what to do next. Its first line is for programs as well.
 func (c *serveCommand) welcome(a *App, addr string, config Config) {
 	fmt.Fprintf(a.Stdout, "Holdfast listens on http://%s\n", addr)
-	at := ""
-	if addr != "127.0.0.1:8787" {
-		at = " --server http://" + addr
-	}
+	chat := remote{Server: "http://" + addr}.command("chat")
 	var names []string
 	for _, ag := range config.Agents {
 		names = append(names, ag.Name)
 	}
+	from := "no holdfast.yaml here, so the demo agent"
+	if config.source.path != "" {
+		from = config.source.path
+	}
 	fmt.Fprintf(a.Stdout, `
-Agents: %s. Everything is kept in %s.
+Agents: %s (%s). Everything is kept in %s.
 In another terminal:
 
-  holdfast chat%s "plan a trip to Lisbon"
-  holdfast chat%s "count to 500 slowly"     then kill this server, start it again, and look
+  %s "plan a trip to Lisbon"
+  %s "count to 500 slowly"     then kill this server, start it again, and look
 
 or with curl:
 
-  curl -N http://%s/v1/sessions/ses_1/events?after=0 -H 'Accept: text/event-stream' &
   curl http://%s/v1/sessions/ses_1/messages -H 'Content-Type: application/json' \
     -d '{"id": "msg_1", "parts": [{"type": "text", "text": "delete the old reports"}]}'
+  curl -N http://%s/v1/sessions/ses_1/events?after=0 -H 'Accept: text/event-stream'
 
-The API: http://%s/v1/openapi.json. Stop with Ctrl-C: runs go on at the next start.
-`, strings.Join(names, ", "), c.Data, at, at, addr, addr, addr)
+The API: http://%s/v1/openapi.json. Ctrl-C stops the server; its runs go on at the next start.
+`, strings.Join(names, ", "), from, c.Data, chat, chat, addr, addr, addr)
 }
