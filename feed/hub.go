@@ -82,7 +82,6 @@ type Hub struct {
 	lists  lists
 	rung   queue
 	wheel  wheel
-	served served
 
 	life    context.Context // until Close
 	stop    context.CancelFunc

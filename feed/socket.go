@@ -39,10 +39,9 @@ type SocketOptions struct {
 
 // ServeSocket upgrades a request to a WebSocket and lets it follow many
 // sessions, and the list of them, until either side ends it. It returns when
-// nothing of it is left. A request that cannot be upgraded is answered.
+// nothing of it is left; http.Server.Shutdown does not wait for that, so who
+// drains a server counts. A request that cannot be upgraded is answered.
 func (h *Hub) ServeSocket(w http.ResponseWriter, r *http.Request, opts SocketOptions) {
-	h.served.begin()
-	defer h.served.end()
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{OriginPatterns: opts.Origins})
 	if err != nil {
 		h.opts.Log.Debug("refused a websocket", slog.Any("error", err))

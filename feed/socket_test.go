@@ -414,9 +414,7 @@ func TestASocketThatDoesNotReadIsCutOff(t *testing.T) {
 	w.large("s", 3000, 5000)
 	c := w.window(feed.SocketOptions{})
 	c.ask(`{"type":"subscribe","id":"1","session":"s"}`)
-	if err := w.hub.Served(c.ctx); err != nil {
-		t.Fatal("it was not cut off: ", err)
-	}
+	w.awaitEnd(c.ctx)
 	if got := w.hub.Stats().Readers; got != 0 {
 		t.Errorf("%d readers are left", got)
 	}
@@ -438,8 +436,9 @@ func TestCloseSaysGoodbyeToEverySocket(t *testing.T) {
 	if _, err := c.next(c.ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("got %v", err)
 	}
-	if err := w.hub.Served(c.ctx); err != nil {
-		t.Error(err)
+	w.awaitEnd(c.ctx)
+	if got := w.hub.Stats().Readers; got != 0 {
+		t.Errorf("%d readers are left", got)
 	}
 }
 

@@ -26,8 +26,6 @@ import (
 // comes back with its cursor.
 func (h *Hub) ServeSSE(w http.ResponseWriter, r *http.Request, id string, after int64) error {
 	ctx := r.Context()
-	h.served.begin()
-	defer h.served.end()
 	var ahead *AheadError
 	reader, err := h.Follow(ctx, id, after)
 	if errors.As(err, &ahead) {

@@ -295,19 +295,8 @@ func TestCloseSaysGoodbyeToEveryStream(t *testing.T) {
 		w := newWorld(t, feed.Options{})
 		w.write("s", 5)
 		p, ended := w.onPaper(t.Context(), 0)
-		served := make(chan error, 1)
-		go func() { served <- w.hub.Served(t.Context()) }()
-		synctest.Wait()
-		select {
-		case <-served:
-			t.Fatal("the stream is not over")
-		default:
-		}
 		w.hub.Close(nil)
 		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if err := <-served; err != nil {
 			t.Error(err)
 		}
 		writes := p.since(2)
@@ -394,9 +383,7 @@ func TestAClientThatDoesNotReadIsCutOffAndMissesNothing(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	if err := w.hub.Served(ctx); err != nil {
-		t.Fatal("it was not cut off: ", err)
-	}
+	w.awaitEnd(ctx)
 	// What it can still read joins from 1 on.
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-run/holdfast/feed"
 )
 
-// serve runs a server with the feed's three faces: /sse, /page and /socket.
+// serve runs a server with two of the feed's faces: /sse and /socket.
 func (w *world) serve(opts feed.SocketOptions) *httptest.Server {
 	server := httptest.NewUnstartedServer(w.handler(opts))
 	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -37,16 +37,31 @@ func (w *world) handler(opts feed.SocketOptions) http.Handler {
 			http.Error(rw, err.Error(), http.StatusTeapot)
 		}
 	}
+	end := func() { w.ended <- struct{}{} }
 	mux := http.NewServeMux()
 	mux.HandleFunc("/sse", func(rw http.ResponseWriter, r *http.Request) {
+		defer end()
 		after, err := feed.RequestCursor(r)
 		if err == nil {
 			err = w.hub.ServeSSE(rw, r, "s", after)
 		}
 		refuse(rw, err)
 	})
-	mux.HandleFunc("/socket", func(rw http.ResponseWriter, r *http.Request) { w.hub.ServeSocket(rw, r, opts) })
+	mux.HandleFunc("/socket", func(rw http.ResponseWriter, r *http.Request) {
+		defer end()
+		w.hub.ServeSocket(rw, r, opts)
+	})
 	return mux
+}
+
+// awaitEnd waits until one stream or socket has been served to its end.
+func (w *world) awaitEnd(ctx context.Context) {
+	w.t.Helper()
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+		w.t.Fatal("it was not ended")
+	}
 }
 
 // block is one event of a stream, or a comment.

@@ -27,11 +27,12 @@ type world struct {
 	src   *watchedSource
 	hub   *feed.Hub
 	drop  atomic.Pointer[func(store.Commit) bool]
+	ended chan struct{} // a token for each stream or socket that was served to its end
 }
 
 func newWorld(t testing.TB, opts feed.Options) *world {
 	t.Helper()
-	w := &world{t: t}
+	w := &world{t: t, ended: make(chan struct{}, 1000)}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
