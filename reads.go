@@ -26,6 +26,9 @@ type Snapshot struct {
 	Messages []session.Message `json:"messages"`
 	// HasMore says that the branch has messages before these.
 	HasMore bool `json:"hasMore"`
+	// Below are the messages that follow Head on other branches, by role, oldest
+	// first: the siblings of what will be said next.
+	Below map[session.Role][]string `json:"below,omitempty"`
 	// Runs are those that are not terminal, and those of Messages, oldest first, without steps.
 	Runs      []session.Run       `json:"runs"`
 	Approvals []session.Approval  `json:"approvals"`
@@ -38,34 +41,24 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 		window = 50
 	}
 	window = min(window, 500)
-	snap := Snapshot{Messages: []session.Message{}, Runs: []session.Run{}, Approvals: []session.Approval{}, Inbox: []session.InboxItem{}}
-	live := map[string]session.Message{}
-	var path []string
-	siblings := map[string][]string{}
-	var ended []string
+	snap := Snapshot{Runs: []session.Run{}, Approvals: []session.Approval{}, Inbox: []session.InboxItem{}}
+	var shown branch
 	err := r.view(ctx, p, id, func(s *session.State) error {
 		snap.Session, snap.Seq, snap.Head = sessionOf(s), s.Seq, s.Head
-		path = s.Path(s.Head)
-		snap.HasMore = len(path) > window
-		path = path[max(0, len(path)-window):]
-		wanted := map[string]bool{}
-		byPlace := s.SiblingIndex()
-		for _, mid := range path {
-			m := s.Message(mid)
-			wanted[m.Run] = true
-			if ids := byPlace[session.Place{Parent: m.Parent, Role: m.Role}]; len(ids) > 1 {
-				siblings[mid] = slices.Clone(ids)
-			}
-			if m.Status == session.MessageStreaming {
-				live[mid] = cloneMessage(m)
+		shown, snap.HasMore = branchOf(s, s.Head, window)
+		if s.Head != "" {
+			for _, role := range []session.Role{session.RoleUser, session.RoleAssistant} {
+				if ids := shown.places[session.Place{Parent: s.Head, Role: role}]; len(ids) > 0 {
+					if snap.Below == nil {
+						snap.Below = map[session.Role][]string{}
+					}
+					snap.Below[role] = slices.Clone(ids)
+				}
 			}
 		}
 		for _, run := range s.Runs {
-			switch {
-			case !run.Status.Terminal():
+			if !run.Status.Terminal() || shown.runs[run.ID] {
 				snap.Runs = append(snap.Runs, cloneRun(run))
-			case wanted[run.ID]:
-				ended = append(ended, run.ID)
 			}
 		}
 		for _, a := range s.Approvals {
@@ -81,31 +74,57 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 	if err != nil {
 		return Snapshot{}, err
 	}
-	// Messages that stream were copied above, at Seq. The others cannot change.
-	kept := slices.DeleteFunc(slices.Clone(path), func(mid string) bool { _, ok := live[mid]; return ok })
-	bodies, err := r.store.Messages(ctx, id, kept)
+	snap.Messages, err = r.bodies(ctx, id, shown)
+	return snap, err
+}
+
+// branch is the end of a branch as it is at one seq.
+type branch struct {
+	path   []string
+	places map[session.Place][]string
+	runs   map[string]bool // that the messages name
+	// live are the messages that can still change, as they are at this seq. The
+	// others cannot: the store keeps their parts.
+	live     map[string]session.Message
+	siblings map[string][]string
+}
+
+// branchOf gives the last messages of the branch that ends in leaf, at most limit, and whether it has more.
+func branchOf(s *session.State, leaf string, limit int) (b branch, more bool) {
+	b = branch{places: s.SiblingIndex(), runs: map[string]bool{}, live: map[string]session.Message{}, siblings: map[string][]string{}}
+	path := s.Path(leaf)
+	b.path = path[max(0, len(path)-limit):]
+	for _, id := range b.path {
+		m := s.Message(id)
+		b.runs[m.Run] = true
+		if ids := b.places[session.Place{Parent: m.Parent, Role: m.Role}]; len(ids) > 1 {
+			b.siblings[id] = slices.Clone(ids)
+		}
+		if m.Status == session.MessageStreaming {
+			b.live[id] = cloneMessage(m)
+		}
+	}
+	return b, len(path) > limit
+}
+
+// bodies gives the messages of a branch with their parts.
+func (r *Runtime) bodies(ctx context.Context, id string, b branch) ([]session.Message, error) {
+	kept := slices.DeleteFunc(slices.Clone(b.path), func(mid string) bool { _, ok := b.live[mid]; return ok })
+	stored, err := r.store.Messages(ctx, id, kept)
 	if err != nil {
-		return Snapshot{}, err
+		return nil, err
 	}
-	for _, m := range bodies {
-		live[m.ID] = m
+	for _, m := range stored {
+		b.live[m.ID] = m
 	}
-	for _, mid := range path {
-		if m, ok := live[mid]; ok {
-			m.Siblings = siblings[mid]
-			snap.Messages = append(snap.Messages, m)
+	messages := make([]session.Message, 0, len(b.path))
+	for _, mid := range b.path {
+		if m, ok := b.live[mid]; ok {
+			m.Siblings = b.siblings[mid]
+			messages = append(messages, m)
 		}
 	}
-	for _, runID := range ended {
-		run, err := r.store.Run(ctx, runID)
-		if err != nil {
-			return Snapshot{}, err
-		}
-		run.Steps = nil
-		snap.Runs = append(snap.Runs, run)
-	}
-	slices.SortFunc(snap.Runs, func(a, b session.Run) int { return a.QueuedAt.Compare(b.QueuedAt) })
-	return snap, nil
+	return messages, nil
 }
 
 func cloneMessage(m *session.Message) session.Message {
@@ -147,9 +166,8 @@ func (r *Runtime) Messages(ctx context.Context, p Principal, id, before string, 
 		limit = 50
 	}
 	limit = min(limit, 500)
-	page := MessagePage{Messages: []session.Message{}}
-	var path []string
-	siblings := map[string][]string{}
+	var page MessagePage
+	var shown branch
 	err := r.view(ctx, p, id, func(s *session.State) error {
 		leaf := s.Head
 		if before != "" {
@@ -159,30 +177,15 @@ func (r *Runtime) Messages(ctx context.Context, p Principal, id, before string, 
 			}
 			leaf = m.Parent
 		}
-		path = s.Path(leaf)
-		page.Seq, page.HasMore = s.Seq, len(path) > limit
-		path = path[max(0, len(path)-limit):]
-		byPlace := s.SiblingIndex()
-		for _, mid := range path {
-			m := s.Message(mid)
-			if ids := byPlace[session.Place{Parent: m.Parent, Role: m.Role}]; len(ids) > 1 {
-				siblings[mid] = slices.Clone(ids)
-			}
-		}
+		page.Seq = s.Seq
+		shown, page.HasMore = branchOf(s, leaf, limit)
 		return nil
 	})
 	if err != nil {
 		return MessagePage{}, err
 	}
-	messages, err := r.store.Messages(ctx, id, path)
-	if err != nil {
-		return MessagePage{}, err
-	}
-	for _, m := range messages {
-		m.Siblings = siblings[m.ID]
-		page.Messages = append(page.Messages, m)
-	}
-	return page, nil
+	page.Messages, err = r.bodies(ctx, id, shown)
+	return page, err
 }
 
 // Sessions lists the principal's sessions, the last changed first.

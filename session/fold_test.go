@@ -72,9 +72,16 @@ func TestTheAnswerReplacesWhatWasStreamed(t *testing.T) {
 		session.ModelCompleted{Message: "o_m1", Finish: "tool_calls", Usage: session.Usage{InputTokens: 5, OutputTokens: 7}, Parts: []session.Part{
 			{Type: session.PartText, Text: "let me see"}, {Type: session.PartTool, Tool: &session.ToolCall{ID: "c1", Name: "clock"}},
 		}},
-		session.ToolCalled{Message: "o_m1", Call: "c1", Name: "clock", Arguments: json.RawMessage(`{}`), Effects: session.ReadOnly})
+		session.ToolCalled{Message: "o_m1", Call: "c1", Name: "clock", Arguments: json.RawMessage(`{}`), Effects: session.ReadOnly},
+		session.ToolCalled{Message: "o_m1", Call: "c2", Name: "late", RawArguments: "{", ArgumentsBlob: &session.Blob{Hash: "h"}})
+	if c := h.toolCall("o_m1", "c1"); c.Name != "clock" || string(c.Arguments) != "{}" || c.Effects != session.ReadOnly {
+		t.Errorf("the call is %s", asJSON(t, c))
+	}
+	if c := h.toolCall("o_m1", "c2"); c.Name != "late" || c.RawArguments != "{" || c.ArgumentsBlob.Hash != "h" {
+		t.Errorf("the call that the answer did not mention is %s", asJSON(t, c))
+	}
 	m := h.message("o_m1")
-	if len(m.Parts) != 3 || m.Parts[1].Text != "let me see" || m.Parts[2].Part != 1 || m.Parts[2].Step != 1 || m.Parts[2].Tool.Status != session.CallCalled {
+	if len(m.Parts) != 4 || m.Parts[1].Text != "let me see" || m.Parts[2].Part != 1 || m.Parts[2].Step != 1 || m.Parts[2].Tool.Status != session.CallCalled {
 		t.Errorf("the message is %s", asJSON(t, m))
 	}
 	if run := h.run("r_m1"); run.Usage.OutputTokens != 7 || run.Steps[0].Finish != "tool_calls" || run.Steps[0].AnsweredAt == nil {

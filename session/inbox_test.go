@@ -15,6 +15,9 @@ func TestASteerIsToldToTheRunBeforeItsNextModelCall(t *testing.T) {
 	if c.Accepted != "r_m1" {
 		t.Errorf("the steer is answered by %q", c.Accepted)
 	}
+	if item := h.state.InboxItem("m2"); item.Message.Run != "r_m1" || item.Run != "r_m1" || item.SpareRun != "r_m2" {
+		t.Errorf("the steer waits as %s", asJSON(t, item))
+	}
 	h.submit("m3", onBusy(session.Steer))
 	h.carry("r_m1",
 		session.ToolStarted{Message: "o_m1", Call: "c_clock", Try: 1},

@@ -80,10 +80,17 @@ func (w *world) act(decide session.Decide) error {
 }
 
 // rows are what read models keep of a state, by name.
-type rows struct{ runs, messages, approvals map[string]string }
+type rows struct {
+	session                   string
+	runs, messages, approvals map[string]string
+}
 
 func rowsOf(t tester, s *session.State) rows {
 	r := rows{runs: map[string]string{}, messages: map[string]string{}, approvals: map[string]string{}}
+	r.session = fmt.Sprint(s.Title, s.Agent, string(s.Metadata), s.Head, len(s.Inbox), len(s.Messages), len(s.Open()))
+	if active := s.Active(); active != nil {
+		r.session += fmt.Sprint(active.ID, active.Status)
+	}
 	for _, run := range s.Runs {
 		r.runs[run.ID] = asJSON(t, run) + asJSON(t, s.WorkOf(run))
 	}
@@ -107,6 +114,9 @@ func (w *world) names(before rows) {
 				w.rt.Fatalf("the %s %s changed and is not named:\n%s\n%s", kind, id, before[id], row)
 			}
 		}
+	}
+	if before.session != now.session && !changes.Session {
+		w.rt.Fatalf("the session changed and is not named:\n%s\n%s", before.session, now.session)
 	}
 	differ("run", before.runs, now.runs, changes.Runs)
 	differ("message", before.messages, now.messages, changes.Messages)
