@@ -157,10 +157,10 @@ func resultText(c *session.ToolCall) (text string, failed bool) {
 	switch c.Status {
 	case session.CallCompleted:
 		var s string
-		if json.Unmarshal(c.Result, &s) == nil && s != "" {
+		if json.Unmarshal(c.Result, &s) == nil && strings.TrimSpace(s) != "" {
 			return s, false
 		}
-		return string(c.Result), false
+		return string(c.Result), false // a blank text as JSON: some providers refuse blanks
 	case session.CallFailed:
 		if c.Error != nil {
 			return "Error: " + c.Error.Message, true

@@ -53,8 +53,8 @@ func strict(req model.Request) error {
 					return fmt.Errorf("a result for %s, but %q are open", p.Call, open)
 				}
 				open = open[1:]
-				if p.Text == "" {
-					return fmt.Errorf("the result of %s is empty", p.Call)
+				if strings.TrimSpace(p.Text) == "" {
+					return fmt.Errorf("the result of %s is blank", p.Call)
 				}
 			}
 		}
@@ -148,7 +148,7 @@ func assistantPart(t *rapid.T, step int, calls *int) session.Part {
 		c.RawArguments = `{"id":`
 	}
 	c.Result = rapid.SampledFrom([]json.RawMessage{
-		json.RawMessage(`""`), json.RawMessage(`null`), json.RawMessage(`"x"`), json.RawMessage(`[]`), json.RawMessage(`0`), json.RawMessage(`false`),
+		json.RawMessage(`""`), json.RawMessage(`" \n"`), json.RawMessage(`null`), json.RawMessage(`"x"`), json.RawMessage(`[]`), json.RawMessage(`0`), json.RawMessage(`false`),
 	}).Draw(t, "result")
 	return session.Part{Type: session.PartTool, Step: step, Tool: c}
 }
@@ -173,6 +173,7 @@ func TestAResultIsToldByteForByte(t *testing.T) {
 		`"plain \"text\""`:         `plain "text"`,
 		`{"big":9007199254740993}`: `{"big":9007199254740993}`,
 		`null`:                     `null`,
+		`" \n"`:                    `" \n"`, // as JSON: providers refuse blanks
 		`""`:                       `""`,
 		`{"a":1,"a":2}`:            `{"a":1,"a":2}`,
 		`{"type":"finish"}`:        `{"type":"finish"}`,

@@ -11,6 +11,8 @@ import (
 type Backoff struct {
 	First time.Duration // default: 500 ms
 	Max   time.Duration // default: 30 seconds
+	// Chance gives numbers in [0, 1), also to several callers at once. Default: rand.Float64.
+	Chance func() float64
 }
 
 // After is the wait after the n-th failure, n from 1.
@@ -20,5 +22,9 @@ func (b Backoff) After(n int) time.Duration {
 	if wait <= 0 || wait > most {
 		wait = most
 	}
-	return time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
+	chance := b.Chance
+	if chance == nil {
+		chance = rand.Float64
+	}
+	return time.Duration(float64(wait) * (0.8 + 0.4*chance()))
 }
