@@ -99,6 +99,18 @@ func TestNobodyCanApproveWhatIsBeingCancelled(t *testing.T) {
 	h.wantTypes(h.end("r_m1", session.RunCancelled{By: "ann"}), "tool.cancelled", "message.interrupted", "run.cancelled")
 }
 
+func TestACancelledRunThatWaitedToRetryHasNoErrorOfItsOwn(t *testing.T) {
+	h := newHistory(t)
+	h.submit("m1")
+	h.claim("r_m1")
+	until := h.now().Add(time.Hour)
+	h.carry("r_m1", session.RunWaiting{Reason: session.WaitRetry, Until: &until, Error: &session.Failure{Code: "overloaded"}})
+	h.cancel("r_m1")
+	if run := h.run("r_m1"); run.Error != nil || run.WaitingReason != "" || run.WaitingUntil != nil {
+		t.Errorf("the run is %s", asJSON(t, run))
+	}
+}
+
 func TestARunThatWaitsForAWordOnAToolCanBeCancelled(t *testing.T) {
 	h := lostInATool(t, session.Unsafe)
 	h.wantTypes(h.cancel("r_m1"), "run.cancel_requested", "tool.cancelled", "message.interrupted", "run.cancelled")

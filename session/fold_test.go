@@ -222,6 +222,33 @@ func TestAskingWhatARunWantsInEveryState(t *testing.T) {
 	}
 }
 
+func TestAMessageWithoutAStatusIsWhole(t *testing.T) {
+	s := session.New("ses_1")
+	s.Apply(session.Event{Seq: 1, Data: session.MessageCreated{Message: session.Message{ID: "m1", Role: session.RoleUser, Parent: "m_nobody"}}})
+	if m := s.Message("m1"); m.Status != session.MessageWhole || m.Parent != "" {
+		t.Errorf("the message is %s", asJSON(t, m))
+	}
+}
+
+func TestSheddingDropsWhatNoDecisionNeeds(t *testing.T) {
+	h := talked(t)
+	h.submit("m3")
+	h.claim("r_m3")
+	h.carry("r_m3", session.StepStarted{Message: "o_m3"}, session.TextDelta{Message: "o_m3", Text: "still"})
+	h.state.Shed()
+	for _, id := range []string{"m1", "o_m1", "m2", "o_m2", "m3"} {
+		if m := h.message(id); len(m.Parts) > 0 {
+			t.Errorf("%s keeps its parts", id)
+		}
+	}
+	if got := h.message("o_m3").Text(); got != "still" {
+		t.Errorf("what streams says %q", got)
+	}
+	if len(h.run("r_m1").Steps) > 0 || len(h.run("r_m3").Steps) != 1 {
+		t.Error("an ended run keeps its steps, or an open one lost them")
+	}
+}
+
 func TestAStateThatCannotBeReadIsRefused(t *testing.T) {
 	if s, err := session.Load([]byte(`{"seq":"x"}`)); err == nil {
 		t.Errorf("read as %+v", s)

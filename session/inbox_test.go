@@ -59,13 +59,16 @@ func TestASteerThatOutlivesItsRunGetsARunOfItsOwn(t *testing.T) {
 	h.submit("m1")
 	h.claim("r_m1")
 	h.submit("m2")
-	h.submit("m3", onBusy(session.Steer))
+	h.submit("m3", onBusy(session.Steer), func(c *session.Submit) { c.Agent = "helper" })
 	h.answer("r_m1", "too late")
 	h.wantInbox("m3") // m2 came first
 	if item := h.state.Inbox[0]; item.Mode != session.Enqueue || item.Run != "r_m3" {
 		t.Errorf("the steer waits as %s for %s", item.Mode, item.Run)
 	}
-	again := submission("m3", onBusy(session.Steer))
+	if agent := h.run("r_m3").Agent; agent != "helper" {
+		t.Errorf("the agent %s answers it", agent)
+	}
+	again := submission("m3", onBusy(session.Steer), func(c *session.Submit) { c.Agent = "helper" })
 	h.do(again.Decide)
 	if again.Accepted != "r_m3" {
 		t.Errorf("the steer is answered by %q", again.Accepted)
