@@ -18,11 +18,13 @@ import (
 	"github.com/holdfast-run/holdfast/store"
 )
 
-// Options add faults to the common options. The hooks run while the store's
+// Options add faults to the common options. The zero value has none. The hooks run while the store's
 // lock is held: they must not call the store. A nil hook does nothing.
 type Options struct {
 	store.Options
 
+	// Exclusive says that no other process shares this store: see [store.Exclusive].
+	Exclusive bool
 	// BeforeCall is told the name of each method of [store.Store] as it is
 	// called, such as "Renew". Its error is the method's answer and nothing is
 	// done: the backend could not be reached.
@@ -50,7 +52,10 @@ type Store struct {
 	closed bool
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store     = (*Store)(nil)
+	_ store.Exclusive = (*Store)(nil)
+)
 
 // New is an empty store without faults.
 func New(opts store.Options) *Store { return NewFaulty(Options{Options: opts}) }
@@ -62,6 +67,9 @@ func NewFaulty(opts Options) *Store {
 	}
 	return &Store{opts: opts, logs: map[string]*log{}, blobs: map[string]map[string]blob{}}
 }
+
+// Exclusive says what the options said.
+func (s *Store) Exclusive() bool { return s.opts.Exclusive }
 
 // Append runs decide and makes its events the next of the log.
 func (s *Store) Append(ctx context.Context, id string, decide session.Decide) (store.Appended, error) {

@@ -176,3 +176,11 @@ func (d damageable) Damage(id string, damage storetest.Damage) error {
 	}
 	return nil
 }
+
+func BenchmarkMemory(b *testing.B) {
+	storetest.Benchmark(b, func(b *testing.B, opts store.Options) store.Store {
+		s := memory.New(opts)
+		b.Cleanup(func() { _ = s.Close() }) // it gives no error
+		return s
+	})
+}

@@ -11,7 +11,17 @@ type clock struct {
 	now time.Time
 }
 
-func newClock() *clock { return &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
+func newClock() *clock {
+	c := &clock{}
+	c.reset()
+	return c
+}
+
+func (c *clock) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+}
 
 func (c *clock) Now() time.Time {
 	c.mu.Lock()

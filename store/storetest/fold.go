@@ -20,6 +20,7 @@ var foldPromises = []promise{
 	{"what an interrupted run had said outlives its deltas", interruptedRunsKeepWhatTheySaid},
 	{"a folded log goes on", aFoldedLogGoesOn},
 	{"deltas of two runs that alternate fold into their own messages", alternatingRunsFold},
+	{"a run beside an open one folds alone", aRunBesideAnOpenOneFoldsAlone},
 	{"many sessions are folded in a few calls", manySessionsAreFolded},
 	{"nothing to fold is no error", func(t *testing.T, w *world) {
 		if n := w.foldAll(w.clock.Now()); n != 0 {
@@ -273,11 +274,13 @@ func aFoldedLogGoesOn(t *testing.T, w *world) {
 	}
 }
 
-func alternatingRunsFold(t *testing.T, w *world) {
+// alternating has two runs of one session stream by turns.
+func (w *world) alternating() (one, two store.Lease) {
+	w.t.Helper()
 	w.submit("ses_1", "m1")
-	one := w.claim("wrk_1")
+	one = w.claim("wrk_1")
 	w.submit("ses_1", "m2", func(c *session.Submit) { c.Background = true })
-	two := w.claim("wrk_2")
+	two = w.claim("wrk_2")
 	w.stream(one)
 	w.stream(two)
 	for range 4 {
@@ -287,6 +290,23 @@ func alternatingRunsFold(t *testing.T, w *world) {
 			})
 		}
 	}
+	return one, two
+}
+
+func alternatingRunsFold(t *testing.T, w *world) {
+	one, two := w.alternating()
+	w.finish(one, "one")
+	w.finish(two, "two")
+	want, dropped := foldedEntries(t, w.readAll("ses_1"), map[string]bool{"run_m1": true, "run_m2": true})
+	if n := w.foldAll(w.clock.Now().Add(time.Hour)); n != dropped {
+		t.Errorf("dropped %d of %d deltas", n, dropped)
+	}
+	sameEntries(t, "the log", entries(t, "ses_1", w.readAll("ses_1")), want)
+	w.sound("ses_1")
+}
+
+func aRunBesideAnOpenOneFoldsAlone(t *testing.T, w *world) {
+	one, two := w.alternating()
 	before := w.readAll("ses_1")
 	w.finish(two, "two")
 	want, _ := foldedEntries(t, before, map[string]bool{"run_m2": true})

@@ -71,12 +71,19 @@ func Exercise(t *testing.T, open Open) {
 	}
 	for _, g := range groups {
 		t.Run(g.subject, func(t *testing.T) {
+			t.Parallel() // each promise has a store of its own
 			for _, p := range g.promises {
-				t.Run(p.says, func(t *testing.T) { p.test(t, newWorld(t, open)) })
+				t.Run(p.says, func(t *testing.T) {
+					t.Parallel()
+					p.test(t, newWorld(t, open))
+				})
 			}
 		})
 	}
-	t.Run("histories", func(t *testing.T) { exerciseHistories(t, open) })
+	t.Run("histories", func(t *testing.T) {
+		t.Parallel()
+		exerciseHistories(t, open)
+	})
 }
 
 // world is a store with a clock that stands still and an ear for its commits.

@@ -83,6 +83,7 @@ type move struct {
 	name  string // makes ids that are new
 	text  string
 	until time.Time // for waits
+	rush  bool      // straight to a tool call that has started
 }
 
 // events gives one of the things that a worker may do next.
@@ -104,8 +105,12 @@ func (m move) options(s *session.State, run *session.Run) [][]session.Event {
 		last = &run.Steps[n-1]
 	}
 	switch {
+	case m.rush && (last == nil || last.CompletedAt != nil || last.Error != nil):
+		return [][]session.Event{beginAttempt(run)}
+	case m.rush && last.AnsweredAt == nil:
+		return [][]session.Event{m.askTools(run, "")}
 	case last == nil:
-		return [][]session.Event{beginAttempt(run), beginAttempt(run), fail}
+		return [][]session.Event{beginAttempt(run)}
 	case last.CompletedAt != nil:
 		if steers := s.DeliverSteers(run); len(steers) > 0 {
 			return [][]session.Event{steers}
@@ -114,7 +119,7 @@ func (m move) options(s *session.State, run *session.Run) [][]session.Event {
 	case last.AnsweredAt != nil:
 		return m.callOptions(s, run)
 	case last.Error != nil:
-		return [][]session.Event{beginAttempt(run), retry, fail}
+		return [][]session.Event{beginAttempt(run), beginAttempt(run), retry, fail}
 	}
 	stream := []session.Event{
 		at(run, session.ReasoningDelta{Message: run.Message, Part: 0, Text: "so " + m.text}),
@@ -128,9 +133,9 @@ func (m move) options(s *session.State, run *session.Run) [][]session.Event {
 }
 
 func (m move) askTools(run *session.Run, approval string) []session.Event {
-	effects := []session.Effects{session.ReadOnly, session.Idempotent, session.Unsafe}
+	effects := []session.Effects{session.Unsafe, session.ReadOnly, session.Unsafe, session.Idempotent}
 	calls := []wanted{{
-		id: "call_" + m.name, name: "look", effects: effects[m.pick/7%3], approval: approval,
+		id: "call_" + m.name, name: "look", effects: effects[m.pick/7%4], approval: approval,
 		arguments: fmt.Sprintf(`{"q":%s,"n":12345678901234567890}`, session.JSONString(m.text)),
 	}}
 	if approval != "" && m.pick%2 == 0 {
