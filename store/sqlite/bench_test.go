@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-run/holdfast/session"
-	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/sqlite"
 )
 
@@ -26,7 +24,7 @@ func BenchmarkDeltas(b *testing.B) {
 }
 
 func benchmarkDeltas(b *testing.B, sessions, packed int) {
-	s := openBench(b, sqlite.Options{})
+	s := open(b, b.TempDir(), sqlite.Options{})
 	runs := carried(b, s, sessions)
 	latencies := make([][]time.Duration, sessions)
 	var left atomic.Int64
@@ -38,7 +36,7 @@ func benchmarkDeltas(b *testing.B, sessions, packed int) {
 		wg.Go(func() {
 			for left.Add(-int64(packed)) > -int64(packed) {
 				began := time.Now()
-				if _, err := s.Append(b.Context(), lease.Session, delta(lease, packed)); err != nil {
+				if _, err := s.Append(b.Context(), lease.Session, say(lease, packed, " token")); err != nil {
 					b.Error(err)
 					return
 				}
@@ -61,7 +59,7 @@ func BenchmarkTokens(b *testing.B) {
 
 func benchmarkTokens(b *testing.B, chats int) {
 	const every = 20 * time.Millisecond
-	s := openBench(b, sqlite.Options{})
+	s := open(b, b.TempDir(), sqlite.Options{})
 	runs := carried(b, s, chats)
 	each := max(b.N/chats, 1)
 	latencies := make([][]time.Duration, chats)
@@ -73,7 +71,7 @@ func benchmarkTokens(b *testing.B, chats int) {
 			next := time.Now().Add(every * time.Duration(i) / time.Duration(chats))
 			for range each {
 				time.Sleep(time.Until(next))
-				if _, err := s.Append(b.Context(), lease.Session, delta(lease, 1)); err != nil {
+				if _, err := s.Append(b.Context(), lease.Session, say(lease, 1, " token")); err != nil {
 					b.Error(err)
 					return
 				}
@@ -95,59 +93,6 @@ func report(b *testing.B, events int, start time.Duration, latencies [][]time.Du
 	b.ReportMetric(float64(all[len(all)/2].Microseconds())/1000, "p50-ms")
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 	b.ReportMetric(0, "ns/op")
-}
-
-// delta is a worker's append of n tokens.
-func delta(lease store.Lease, n int) session.Decide {
-	return session.Carry(lease.Run, lease.Fence, func(_ *session.State, run *session.Run) ([]session.Event, error) {
-		events := make([]session.Event, n)
-		for i := range events {
-			events[i] = session.Event{Step: 1, Attempt: 1, Data: session.TextDelta{Message: run.Message, Text: " token"}}
-		}
-		return events, nil
-	})
-}
-
-func openBench(b *testing.B, opts sqlite.Options) *sqlite.Store {
-	b.Helper()
-	s, err := sqlite.Open(b.Context(), b.TempDir(), opts)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { s.Close() })
-	return s
-}
-
-// carried gives n sessions with a run each that a worker carries.
-func carried(b testing.TB, s *sqlite.Store, n int) []store.Lease {
-	b.Helper()
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			id := fmt.Sprintf("ses_01kbzq%016d", i)
-			c := submit(fmt.Sprintf("msg_01kbzq%016d", i), fmt.Sprintf("run_01kbzq%016d", i))
-			if _, err := s.Append(b.Context(), id, c.Decide); err != nil {
-				b.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	var leases []store.Lease
-	for len(leases) < n {
-		more, err := s.Claim(b.Context(), "wrk_1", time.Hour, 100)
-		if err != nil || len(more) == 0 {
-			b.Fatalf("claimed %d of %d runs: %v", len(leases), n, err)
-		}
-		leases = append(leases, more...)
-	}
-	return leases
-}
-
-func submit(message, run string) *session.Submit {
-	return &session.Submit{
-		ID: message, Run: run, Output: "out_" + message, Tenant: "t", Owner: "o", DefaultAgent: "demo",
-		Parts: []session.Part{{Type: session.PartText, Text: "hello"}},
-	}
 }
 
 func cpuTime() time.Duration {

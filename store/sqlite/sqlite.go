@@ -51,6 +51,9 @@ type Options struct {
 	// CachedSessions and CachedBytes bound the states kept in memory, roughly. Defaults: 4096 and 128 MiB.
 	CachedSessions int
 	CachedBytes    int64
+	// TailBytes is how many bytes of the newest events stay apart in the order of
+	// their commits, in memory too. More makes settling cheaper and opening slower. Default: 16 MiB.
+	TailBytes int64
 	// Log is told of failed commits and repairs. Default: slog.Default().
 	Log *slog.Logger
 }
@@ -109,6 +112,9 @@ func (o Options) withDefaults() Options {
 	if o.CachedBytes <= 0 {
 		o.CachedBytes = 128 << 20
 	}
+	if o.TailBytes <= 0 {
+		o.TailBytes = 16 << 20
+	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -157,11 +163,27 @@ func (s *Store) openToWrite(ctx context.Context) error {
 // openToRead takes one transaction for everything, so that the tail and the
 // tables stay of one moment whatever the owner writes.
 func (s *Store) openToRead(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join(s.dir, databaseFile)); err != nil {
+	path := filepath.Join(s.dir, databaseFile)
+	if _, err := os.Stat(path); err != nil {
 		return err
 	}
+	err := s.readAsOf(ctx, s.dsn("ro"))
+	if !errors.Is(kindOf(err), ErrReadOnly) {
+		return err
+	}
+	// Where no file can be made beside it, SQLite reads a database only as one
+	// that nobody changes, and leaves out what its owner left in the WAL.
+	if wal, statErr := os.Stat(path + "-wal"); statErr == nil && wal.Size() > 0 {
+		return fmt.Errorf("%w: its owner was killed or runs: open it where it can be written", err)
+	}
+	_ = s.pool.Close()
+	return s.readAsOf(ctx, s.dsn("ro")+"&immutable=1")
+}
+
+// readAsOf begins to read the database as it is now.
+func (s *Store) readAsOf(ctx context.Context, dsn string) error {
 	var err error
-	if s.pool, err = connect(s.dsn("ro"), 1); err != nil {
+	if s.pool, err = connect(dsn, 1); err != nil {
 		return err
 	}
 	tx, err := s.pool.BeginTx(background, &sql.TxOptions{ReadOnly: true})
@@ -170,6 +192,8 @@ func (s *Store) openToRead(ctx context.Context) error {
 	}
 	s.readers = tx
 	if err := checkTables(ctx, tx); err != nil {
+		_ = tx.Rollback()
+		s.readers = nil
 		return err
 	}
 	s.tail, err = loadTail(ctx, tx)

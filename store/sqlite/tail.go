@@ -220,9 +220,6 @@ type querier interface {
 const (
 	insertTail = `INSERT INTO tail (n, body) VALUES (?, ?)`
 	deleteTail = `DELETE FROM tail WHERE n < ?`
-	// tailBytes is how large the tail grows. The more it holds, the larger the
-	// rows in which events settle, and the longer it takes to open the store.
-	tailBytes = 16 << 20
 )
 
 // writeTail writes the batch's events.
@@ -260,7 +257,7 @@ func (b *batch) settle() {
 	switch {
 	case b.settleAll:
 		b.settled = t.oldest(t.bytes)
-	case t.bytes > tailBytes:
+	case t.bytes > b.store.opts.TailBytes:
 		var added int64
 		for _, c := range b.chunks {
 			added += int64(len(c.body))
