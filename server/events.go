@@ -59,6 +59,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if err := s.streams.enter(); err != nil {
 		return err
 	}
+	if stream && s.takeOver(w, r, func(w http.ResponseWriter, r *http.Request) error {
+		return s.rt.Feed().ServeSSE(w, r, id, after)
+	}) {
+		return nil
+	}
 	defer s.streams.leave()
 	if stream {
 		return s.rt.Feed().ServeSSE(w, r, id, after)

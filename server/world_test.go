@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a server on a real socket over a runtime whose runs the test carries
 // by hand.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	rt     *holdfast.Runtime
 	srv    *server.Server
 	url    string
@@ -54,7 +54,7 @@ type worldOptions struct {
 	faults memory.Options
 }
 
-func newWorld(t *testing.T, opts worldOptions) *world {
+func newWorld(t testing.TB, opts worldOptions) *world {
 	t.Helper()
 	w := &world{t: t, worker: "wrk_test", log: &lockedBuffer{}}
 	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -105,7 +105,7 @@ func (byHand) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (byHand) Notify(store.Commit)           {}
 func (byHand) Carrying() int                 { return 0 }
 
-func testTools(t *testing.T) *tool.Set {
+func testTools(t testing.TB) *tool.Set {
 	t.Helper()
 	spec := func(name string, effects session.Effects, policy tool.Policy) tool.Tool {
 		return fixedTool{tool.Spec{
@@ -133,7 +133,7 @@ func (f fixedTool) Call(context.Context, tool.Call) (tool.Result, error) {
 
 // answer is what came back.
 type answer struct {
-	t      *testing.T
+	t      testing.TB
 	status int
 	header http.Header
 	body   []byte
@@ -329,7 +329,7 @@ func (w *world) sendRaw(request string) answer {
 	return readAnswer(w.t, conn)
 }
 
-func readAnswer(t *testing.T, conn net.Conn) answer {
+func readAnswer(t testing.TB, conn net.Conn) answer {
 	t.Helper()
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
