@@ -99,17 +99,27 @@ func (k *carry) append(ctx context.Context, write func(s *session.State, run *se
 // settle writes events behind all notes that were taken so far.
 func (k *carry) settle(ctx context.Context, write func(s *session.State, run *session.Run) ([]session.Event, error)) error {
 	notes := k.notes.take()
+	refused := false // then nothing was written
 	err := k.append(ctx, func(s *session.State, run *session.Run) ([]session.Event, error) {
 		events, err := write(s, run)
-		if err != nil {
+		if refused = err != nil; refused {
 			return nil, err
 		}
 		return append(notes[:len(notes):len(notes)], events...), nil
 	})
-	if err != nil {
+	if refused || errors.Is(err, &session.Error{Code: session.CancelIsRequested}) {
 		k.notes.putBack(notes)
 	}
 	return err
+}
+
+// flush writes the notes that wait, for a write whose events depend on what they say.
+func (k *carry) flush(ctx context.Context) error {
+	notes := k.notes.take()
+	if len(notes) == 0 {
+		return nil
+	}
+	return k.append(ctx, func(*session.State, *session.Run) ([]session.Event, error) { return notes, nil })
 }
 
 // at places an event at the run's current step and attempt.
@@ -119,6 +129,9 @@ func at(run *session.Run, d session.Data) session.Event {
 
 // end ends the run. A completed run completes its step first.
 func (k *carry) end(ctx context.Context, terminal func(run *session.Run) session.Data) error {
+	if err := k.flush(ctx); err != nil { // what was said until now is kept
+		return err
+	}
 	return k.settle(ctx, func(s *session.State, run *session.Run) ([]session.Event, error) {
 		d := terminal(run)
 		var events []session.Event
@@ -318,6 +331,9 @@ func (k *carry) cancel(ctx context.Context) error {
 
 // handOver gives the run back for another worker to carry on.
 func (k *carry) handOver(ctx context.Context, evidence string) error {
+	if err := k.flush(ctx); err != nil { // what was said until now is kept
+		return err
+	}
 	return k.settle(ctx, func(s *session.State, run *session.Run) ([]session.Event, error) {
 		return session.Reconcile{
 			Run: run.ID, Fence: k.lease.Fence, Cause: session.CauseDrain, At: k.now(),

@@ -1,0 +1,159 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-run/holdfast/agent"
+	"github.com/holdfast-run/holdfast/engine"
+	"github.com/holdfast-run/holdfast/model"
+	"github.com/holdfast-run/holdfast/model/modeltest"
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/memory"
+	"github.com/holdfast-run/holdfast/tool"
+)
+
+// far is a store that takes a while to reach, carries out what is on its way
+// whatever becomes of its caller, and loses the answers that lose chooses.
+type far struct {
+	*memory.Store
+	lose func([]session.Event) bool
+}
+
+var errLost = errors.New("the answer was lost")
+
+func (f far) Append(ctx context.Context, id string, decide session.Decide) (store.Appended, error) {
+	time.Sleep(300 * time.Millisecond)
+	done, err := f.Store.Append(context.WithoutCancel(ctx), id, decide)
+	if err == nil && f.lose != nil && f.lose(done.Events) {
+		return store.Appended{}, errLost
+	}
+	return done, err
+}
+
+// carryOne lets a carrier carry one run over a far store. The turn of the model
+// is made with stop, which ends the carrier's context with cause, after a cancel
+// is recorded if that is the cause. It gives the error of Carry, what the run
+// said and the session's state.
+func carryOne(t *testing.T, turn func(stop func()) modeltest.Turn, lose func([]session.Event) bool, cause error, tools ...tool.Tool) (said string, s *session.State, err error) {
+	t.Helper()
+	set, err := tool.NewSet(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := agent.NewBook(agent.Agent{Name: "a", Model: "script", Tools: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := memory.New(store.Options{})
+	submit := &session.Submit{
+		ID: "m", Run: "r", Output: "o", Tenant: "t", Owner: "o", DefaultAgent: "a",
+		Parts: []session.Part{{Type: session.PartText, Text: "go"}},
+	}
+	if _, err := near.Append(t.Context(), "s", submit.Decide); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := near.Claim(t.Context(), "w", time.Minute, 1)
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("%v, %v", leases, err)
+	}
+	ctx, end := context.WithCancelCause(t.Context())
+	stop := func() {
+		if errors.Is(cause, engine.ErrCancelled) {
+			cancel := session.Cancel{Run: "r", By: "p", At: time.Now(), Grace: time.Minute}
+			if _, err := near.Append(t.Context(), "s", cancel.Decide); err != nil {
+				t.Error(err)
+			}
+		}
+		end(cause)
+	}
+	script := modeltest.NewScript(turn(stop))
+	c := &engine.Carrier{
+		Store: far{near, lose}, Agents: book, Log: slog.New(slog.DiscardHandler),
+		Models: func(string) (model.Model, error) { return script, nil },
+	}
+	err = c.Carry(ctx, leases[0], engine.Signals{})
+	if viewErr := near.View(t.Context(), "s", func(state *session.State) { s = state.Clone() }); viewErr != nil {
+		t.Fatal(viewErr)
+	}
+	messages, readErr := near.Messages(t.Context(), "s", []string{"o"})
+	if readErr != nil || len(messages) != 1 {
+		t.Fatalf("%v, %v", messages, readErr)
+	}
+	return messages[0].Text(), s, err
+}
+
+// many repeats a test of something that hangs on which of two goroutines is faster.
+func many(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	for range 30 {
+		synctest.Test(t, test)
+	}
+}
+
+func lastWords(stop func()) modeltest.Turn {
+	return modeltest.Reply(modeltest.Text("the last words"), modeltest.Do(stop), modeltest.Stall())
+}
+
+func TestTheLastWordsAreKeptByACancel(t *testing.T) {
+	many(t, func(t *testing.T) {
+		said, s, err := carryOne(t, lastWords, nil, engine.ErrCancelled)
+		if err != nil || s.Run("r").Status != session.Cancelled {
+			t.Fatalf("%v; the run is %s", err, s.Run("r").Status)
+		}
+		if said != "the last words" {
+			t.Errorf("it is kept that %q was said", said)
+		}
+	})
+}
+
+func TestTheLastWordsAreKeptByAHandOver(t *testing.T) {
+	many(t, func(t *testing.T) {
+		said, s, err := carryOne(t, lastWords, nil, engine.ErrDraining)
+		if err != nil || s.Run("r").Status != session.Waiting {
+			t.Fatalf("%v; the run is %s", err, s.Run("r").Status)
+		}
+		if said != "the last words" {
+			t.Errorf("it is kept that %q was said", said)
+		}
+	})
+}
+
+func TestAWriteWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
+	many(t, func(t *testing.T) {
+		var stop func()
+		quick := tool.New("quick", "", func(_ context.Context, _ struct{}, c tool.Call) (string, error) {
+			c.Progress(session.Progress{Message: "half"})
+			time.AfterFunc(100*time.Millisecond, stop) // while the result is being written
+			return "done", nil
+		})
+		turn := func(s func()) modeltest.Turn {
+			stop = s
+			return modeltest.Reply(modeltest.Call("c", "quick", `{}`))
+		}
+		reports := 0
+		lose := func(events []session.Event) (result bool) {
+			for _, e := range events {
+				switch e.Data.(type) {
+				case session.ToolProgress:
+					reports++
+				case session.ToolCompleted:
+					result = true
+				}
+			}
+			return result
+		}
+		_, s, err := carryOne(t, turn, lose, engine.ErrCancelled, quick)
+		if err != nil || s.Run("r").Status != session.Cancelled {
+			t.Fatalf("%v; the run is %s", err, s.Run("r").Status)
+		}
+		if reports != 1 {
+			t.Errorf("one report of progress was written %d times", reports)
+		}
+	})
+}
