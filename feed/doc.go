@@ -1,10 +1,10 @@
 // Package feed is how readers follow: first what is in the log, then what comes.
 //
-//	store ── OnCommit ──▶ Hub.Publish ─┐
-//	other nodes ── bell ──▶ Hub.Ring ──┤        ┌─▶ SSE
-//	heal poll (a lost call costs time) ┴▶ topic ┼─▶ Socket
-//	                                    (a hot  ├─▶ Page
-//	store ◀── pages ── Reader ◀────────  tail)  └─▶ your own Reader
+//	store ─── OnCommit ──▶ Publish ─┐
+//	elsewhere ─ doorbell ─▶ Ring ───┤              ┌─▶ ServeSSE     a session as an event stream
+//	heal poll, every 2 s ───────────┴▶ topic: ─────┼─▶ ServeSocket  a page's sessions and their list
+//	                                   hot tail    ├─▶ Page         JSON pages and long poll
+//	store ◀──────── pages ──────────── Reader ◀────┴── Follow       in Go
 //
 // The log is the truth and the hub only a doorbell with a cache. A [Reader]
 // holds a cursor and pulls: what the hot tail of its session still has comes

@@ -20,8 +20,6 @@ var (
 	// ErrBehind means that a reader of a list missed changes: it must list the
 	// sessions again and follow anew.
 	ErrBehind = errors.New("feed: too far behind the list")
-	// ErrSlow means that the client did not take a write in time.
-	ErrSlow = errors.New("feed: reader too slow")
 )
 
 // AheadError is ErrAhead with its numbers.

@@ -67,8 +67,12 @@ func (h *Hub) heal(ctx context.Context) {
 			return
 		}
 		err := job.refresh(ctx)
-		if err != nil && ctx.Err() == nil {
-			h.opts.Log.Warn("feed could not reread the store", slog.Any("error", err))
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && !h.failing.Swap(true): // said once, not for each session
+			h.opts.Log.Warn("feed cannot reread the store", slog.Any("error", err))
+		case err == nil && h.failing.Swap(false):
+			h.opts.Log.Info("feed can reread the store again")
 		}
 	}
 }

@@ -93,6 +93,7 @@ type Hub struct {
 	tailBytes atomic.Int64
 	reads     atomic.Int64
 	lost      atomic.Int64
+	failing   atomic.Bool // the last reread failed
 }
 
 // shard is a part of the sessions that are hot.

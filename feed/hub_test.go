@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,6 +285,34 @@ func TestAReaderGoesOnAfterAnErrorOfTheStore(t *testing.T) {
 	if err := readTo(t.Context(), r, 3); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestAStoreThatIsDownIsLoggedOnceAndHealedFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w := newWorld(t, feed.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		var down atomic.Bool
+		w.src.head = func(_ string, head int64, err error) (int64, error) {
+			if down.Load() {
+				return 0, store.ErrUnavailable
+			}
+			return head, err
+		}
+		w.write("s", 3)
+		r := w.follow("s", 3)
+		w.losing(func(store.Commit) bool { return true })
+		down.Store(true)
+		w.write("s", 1)
+		time.Sleep(time.Minute)
+		down.Store(false)
+		if err := readTo(t.Context(), r, 4); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if lines := strings.Count(log.String(), "\n"); lines != 2 {
+			t.Errorf("%d lines:\n%s", lines, log.String())
+		}
+	})
 }
 
 func TestNextEndsWithTheCauseOfItsContext(t *testing.T) {

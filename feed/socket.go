@@ -212,7 +212,7 @@ func (s *socket) write(b []byte) error {
 	case ctx.Err() != nil && s.ctx.Err() == nil:
 		s.hub.opts.Log.Info("cut off a socket that does not read")
 		s.closeNow()
-		return fmt.Errorf("%w: a write took over %v", ErrSlow, s.hub.opts.WriteTimeout)
+		return fmt.Errorf("%w: a write took over %v", errSlow, s.hub.opts.WriteTimeout)
 	}
 	return fmt.Errorf("%w: %w", errWrite, err)
 }

@@ -153,7 +153,7 @@ func (s *sse) end(ctx context.Context, id string, err error) {
 		err = s.data(deletedFrame(id))
 	case errors.Is(err, ErrClosing):
 		err = s.write(fmt.Appendf(nil, "retry: %d\n: goodbye\n\n", s.hub.retry().Milliseconds()))
-	case errors.Is(err, ErrSlow):
+	case errors.Is(err, errSlow):
 		log.Info("cut off a reader that does not read")
 		return
 	case ctx.Err() != nil, errors.Is(err, errWrite):
@@ -164,7 +164,12 @@ func (s *sse) end(ctx context.Context, id string, err error) {
 	}
 }
 
-var errWrite = errors.New("write to the client")
+// Why a stream or socket cannot be written any more: the client does not take
+// what is sent, or is gone.
+var (
+	errSlow  = errors.New("feed: client too slow")
+	errWrite = errors.New("feed: write to the client")
+)
 
 func (s *sse) write(b []byte) error {
 	if err := s.rc.SetWriteDeadline(time.Now().Add(s.hub.opts.WriteTimeout)); err != nil {
@@ -175,7 +180,7 @@ func (s *sse) write(b []byte) error {
 		err = s.rc.Flush()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("%w: a write took over %v", ErrSlow, s.hub.opts.WriteTimeout)
+		return fmt.Errorf("%w: a write took over %v", errSlow, s.hub.opts.WriteTimeout)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errWrite, err)

@@ -55,7 +55,7 @@ func (s *socket) begin(key string, follow func(context.Context) error) {
 // ended says why a subscription has ended. Who is closing says goodbye himself.
 func (s *socket) ended(ctx context.Context, key string, err error) {
 	switch {
-	case errors.Is(err, ErrClosing), errors.Is(err, ErrSlow), errors.Is(err, errWrite):
+	case errors.Is(err, ErrClosing), errors.Is(err, errSlow), errors.Is(err, errWrite):
 		return
 	case key != "" && errors.Is(err, store.ErrNotFound):
 		err = s.say(ctx, control{Type: "deleted", Session: key})
