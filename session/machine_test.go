@@ -28,12 +28,13 @@ type world struct {
 	removed  map[string]bool
 	fences   map[string][]int64 // every fence a worker of the run ever had
 	asked    []string           // every approval there ever was
+	called   map[string]string  // the run of every call there ever was
 }
 
 func newWorld(rt *rapid.T) *world {
 	return &world{
 		history: newHistory(rt), audit: newAudit(), rt: rt, shed: session.New("ses_1"),
-		accepted: map[string]*session.Submit{}, removed: map[string]bool{}, fences: map[string][]int64{},
+		accepted: map[string]*session.Submit{}, removed: map[string]bool{}, fences: map[string][]int64{}, called: map[string]string{},
 	}
 }
 
@@ -72,6 +73,8 @@ func (w *world) act(decide session.Decide) error {
 			w.fences[e.Run] = append(w.fences[e.Run], d.Fence)
 		case session.RunResumed:
 			w.fences[e.Run] = append(w.fences[e.Run], d.Fence)
+		case session.ToolCalled:
+			w.called[d.Call] = e.Run
 		case session.ApprovalRequested:
 			w.asked = append(w.asked, d.Approval.ID)
 		}
@@ -486,9 +489,9 @@ func (w *world) probes() map[string]session.Decide {
 		probes["end "+r.ID] = session.Carry(r.ID, r.Fence, func(s *session.State, run *session.Run) ([]session.Event, error) {
 			return append(s.DeliverSteers(run), s.End(run, session.RunFailed{})...), nil
 		})
-		for i := range w.ids {
-			probes[fmt.Sprint("resolve ", r.ID, i)] = session.ResolveTool{Run: r.ID, Call: fmt.Sprint("c", i), Outcome: session.DidNot}.Decide
-		}
+	}
+	for call, run := range w.called {
+		probes["resolve "+call] = session.ResolveTool{Run: run, Call: call, Outcome: session.DidNot}.Decide
 	}
 	for _, m := range w.state.Messages {
 		probes["head "+m.ID] = session.Update{Head: &m.ID}.Decide

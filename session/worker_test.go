@@ -79,7 +79,7 @@ func (w *world) streams(run *session.Run) []session.Event {
 			emit(run, session.StepCompleted{}),
 		}
 	case "calls":
-		return w.called(run)
+		return w.answersWithCalls(run)
 	}
 	failed := session.AttemptFailed{
 		Message: m, Parts: w.state.Message(m).Streamed(), Error: session.Failure{Code: "overloaded", Message: "busy", Retryable: true},
@@ -91,8 +91,8 @@ func (w *world) streams(run *session.Run) []session.Event {
 	return []session.Event{emit(run, failed)}
 }
 
-// called answers with one to three calls, each with effects and a policy of its own.
-func (w *world) called(run *session.Run) []session.Event {
+// answersWithCalls answers with one to three calls, each with effects and a policy of its own.
+func (w *world) answersWithCalls(run *session.Run) []session.Event {
 	answer := session.ModelCompleted{Message: run.Message, Parts: text("let me see"), Finish: "tool_calls"}
 	var calls []session.Event
 	for range 1 + w.ids%3 {
