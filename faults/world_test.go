@@ -58,9 +58,10 @@ type settings struct {
 	env        []string
 }
 
-// newWorld starts a provider and a server.
+// newWorld starts a provider and a server. Worlds run side by side.
 func newWorld(t *testing.T, s settings) *world {
 	t.Helper()
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	w := &world{t: t, ctx: ctx, dir: t.TempDir(), http: &http.Client{}, seen: map[string]bool{}}
