@@ -107,9 +107,12 @@ func (s *screen) Unmark() { s.mark, s.lines = false, nil }
 // has left it, or the terminal's width has changed since.
 func (s *screen) TakeBack() bool {
 	s.hideStatus()
+	if !s.mark {
+		return false
+	}
 	s.measure()
 	_, height := s.size()
-	if !s.mark || s.width != s.wide || height > 0 && s.rows > height-2 {
+	if s.width != s.wide || height > 0 && s.rows > height-2 {
 		return false
 	}
 	s.buf.WriteString("\r")

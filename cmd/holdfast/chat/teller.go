@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,11 +77,9 @@ func (t *teller) tell(e session.Event) {
 	case session.ReasoningDelta:
 		t.stream(e, session.PartReasoning, d.Part, d.Text)
 	case session.ModelCompleted:
-		t.completed(d)
+		t.whole(d.Parts)
 	case session.MessageInterrupted:
-		if t.answer != nil {
-			t.answer.add(t.unfinished(d))
-		}
+		t.whole(t.unfinished(d))
 	case session.AttemptFailed:
 		t.attemptFailed(e, d)
 	default:
@@ -101,7 +100,13 @@ func (t *teller) unfinished(d session.MessageInterrupted) []session.Part {
 			}
 		}
 	}
-	return append(parts, d.Parts...)
+	for _, p := range d.Parts {
+		same := func(q session.Part) bool { return q.Step == p.Step && q.Part == p.Part && q.Type == p.Type }
+		if !slices.ContainsFunc(parts, same) { // attempt.failed kept it
+			parts = append(parts, p)
+		}
+	}
+	return parts
 }
 
 // said shows a person's message.
@@ -181,15 +186,16 @@ func lookOf(kind session.PartType) style {
 	return plain
 }
 
-// completed makes the step's text what the model's whole answer says it is. If
-// all deltas came, that is what stands there already.
-func (t *teller) completed(d session.ModelCompleted) {
+// whole makes the step's text what these parts say it is: the model's answer, or
+// what was said of it before the run ended. If all deltas came, that is what
+// stands there already.
+func (t *teller) whole(parts []session.Part) {
 	if t.answer != nil {
-		t.answer.add(d.Parts)
+		t.answer.add(parts)
 		return
 	}
 	var whole []session.Part
-	for _, p := range d.Parts {
+	for _, p := range parts {
 		if (p.Type == session.PartText || p.Type == session.PartReasoning) && p.Text != "" {
 			whole = append(whole, p)
 		}
@@ -234,11 +240,11 @@ func (t *teller) attemptFailed(e session.Event, d session.AttemptFailed) {
 	if d.Error.Code == "worker_lost" || d.Error.Code == "worker_left" {
 		return // that was told, and another attempt follows
 	}
-	next := "it will not be tried again"
+	next := ""
 	if d.RetryAt != nil {
-		next = fmt.Sprintf("attempt %d in %s", e.Attempt+1, Short(max(0, d.RetryAt.Sub(t.now()))))
+		next = fmt.Sprintf("; attempt %d in %s", e.Attempt+1, Short(max(0, d.RetryAt.Sub(t.now()))))
 	}
-	t.note(yellow, "attempt %d failed: %s (%s); %s", e.Attempt, oneLine(d.Error.Message, 300), d.Error.Code, next)
+	t.note(yellow, "attempt %d failed: %s (%s)%s", e.Attempt, oneLine(d.Error.Message, 300), d.Error.Code, next)
 }
 
 func (t *teller) tellTool(e session.Event) {
@@ -294,7 +300,7 @@ func (t *teller) tellRun(e session.Event) {
 	case session.RunCompleted:
 		run := t.mirror.Run(e.Run)
 		if t.live() && run != nil && run.StartedAt != nil && run.FinishedAt != nil {
-			t.note(dim, "done in %s", Short(run.FinishedAt.Sub(*run.StartedAt)))
+			t.note(dim, "done after %s", Short(run.FinishedAt.Sub(*run.StartedAt)))
 		}
 	}
 }
@@ -327,7 +333,11 @@ func (t *teller) result(c *session.ToolCall) string {
 			took = " in " + Short(d)
 		}
 	}
-	return oneLine(c.Name+took+": "+plainJSON(c.Result), t.width())
+	gave := plainJSON(c.Result)
+	if gave == "" || gave == "null" {
+		return oneLine(c.Name+took, t.width())
+	}
+	return oneLine(c.Name+took+": "+gave, t.width())
 }
 
 // name is the name of a call's tool.
