@@ -88,7 +88,7 @@ func inboxRollback(s *script) {
 	s.submit("1", "Hello.")
 	s.claim("run_1", "wrk_a")
 	s.answer("run_1", "Hello!")
-	s.submit("2", "Waht is this?")
+	s.submit("2", "Whut is this?")
 	s.claim("run_2", "wrk_a")
 	s.step("run_2", "")
 	s.stream("run_2", 0, "What is what?")

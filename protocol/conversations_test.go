@@ -98,8 +98,10 @@ func parallelTools(s *script) {
 	})
 	s.mark()
 	s.tool("run_1", "paris", func(m, id string) session.Data {
-		return session.ToolCompleted{Message: m, Call: id, Result: json.RawMessage(`"The beginning of a long"`), Cut: 12,
-			Blob: &session.Blob{Hash: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Size: 70_000, MediaType: "text/plain; charset=utf-8"}}
+		return session.ToolCompleted{
+			Message: m, Call: id, Result: json.RawMessage(`"The beginning of a long"`), Cut: 12,
+			Blob: &session.Blob{Hash: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Size: 70_000, MediaType: "text/plain; charset=utf-8"},
+		}
 	})
 	s.carry("run_1", session.StepCompleted{})
 	s.mark()

@@ -94,8 +94,10 @@ func TestThePageNamesTheFieldsOfEveryObject(t *testing.T) {
 		"### Session":   {reflect.TypeFor[store.SessionRow]()},
 		"### Message":   {reflect.TypeFor[session.Message](), reflect.TypeFor[session.Part](), reflect.TypeFor[session.File](), reflect.TypeFor[session.Blob]()},
 		"### Tool call": {reflect.TypeFor[session.ToolCall](), reflect.TypeFor[session.Progress]()},
-		"### Run": {reflect.TypeFor[session.Run](), reflect.TypeFor[session.Step](), reflect.TypeFor[session.Usage](),
-			reflect.TypeFor[session.Failure]()},
+		"### Run": {
+			reflect.TypeFor[session.Run](), reflect.TypeFor[session.Step](), reflect.TypeFor[session.Usage](),
+			reflect.TypeFor[session.Failure](),
+		},
 		"### Approval":  {reflect.TypeFor[session.Approval]()},
 		"### InboxItem": {reflect.TypeFor[session.InboxItem]()},
 	} {

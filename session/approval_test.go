@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -150,12 +151,12 @@ func TestADecisionInTimeMakesTheRunDueAtOnce(t *testing.T) {
 func TestADecisionAgainstWhatTheReadModelRemembers(t *testing.T) {
 	gone := &session.Approval{ID: "a1", Status: session.StatusVoided}
 	for _, a := range []*session.Approval{gone, {ID: "a1", Status: session.StatusExpired}} {
-		if err := approve("a1").Against(a); err == nil || err.(*session.Error).Code != session.ApprovalGone {
+		if err := approve("a1").Against(a); !errors.Is(err, &session.Error{Code: session.ApprovalGone}) {
 			t.Errorf("%s: %v", a.Status, err)
 		}
 	}
 	done := &session.Approval{ID: "a1", Status: session.StatusDenied, By: "bob"}
-	if err := approve("a1").Against(done); err == nil || err.(*session.Error).Code != session.ApprovalDone {
+	if err := approve("a1").Against(done); !errors.Is(err, &session.Error{Code: session.ApprovalDone}) {
 		t.Errorf("%v", err)
 	}
 	if err := deny("a1", "").Against(done); err != nil {

@@ -126,8 +126,10 @@ func (s *State) void(run *Run, reason string) []Event {
 	var events []Event
 	for _, a := range s.Approvals {
 		if a.Run == run.ID && a.Status == StatusPending {
-			events = append(events, Event{Run: run.ID, Step: run.CurrentStep, Attempt: run.Attempt,
-				Data: ApprovalVoided{ID: a.ID, Reason: reason}})
+			events = append(events, Event{
+				Run: run.ID, Step: run.CurrentStep, Attempt: run.Attempt,
+				Data: ApprovalVoided{ID: a.ID, Reason: reason},
+			})
 		}
 	}
 	return events

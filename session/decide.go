@@ -29,9 +29,7 @@ func (c DecideApproval) Decide(s *State) ([]Event, error) {
 		return nil, notFound("approval", c.ID)
 	}
 	if a.Status == StatusPending {
-		return []Event{{Run: a.Run, Data: ApprovalDecided{
-			ID: c.ID, Decision: c.Decision, By: c.By, Note: c.Note, Arguments: c.Arguments,
-		}}}, nil
+		return []Event{{Run: a.Run, Data: ApprovalDecided(c)}}, nil
 	}
 	return nil, c.Against(a)
 }
@@ -98,8 +96,10 @@ func (c ResolveTool) Decide(s *State) ([]Event, error) {
 		if c.Note != "" {
 			text += " They said: " + c.Note
 		}
-		events = append(events, emit(ToolFailed{Message: run.Message, Call: c.Call, By: c.By,
-			Error: Failure{Code: "outcome_unknown", Message: text}}))
+		events = append(events, emit(ToolFailed{
+			Message: run.Message, Call: c.Call, By: c.By,
+			Error: Failure{Code: "outcome_unknown", Message: text},
+		}))
 	}
 	return events, nil
 }
@@ -116,7 +116,7 @@ func (c EditInbox) Decide(s *State) ([]Event, error) {
 	if s.InboxItem(c.ID) == nil {
 		return nil, c.gone(s, c.ID)
 	}
-	return []Event{{Data: InboxEdited{ID: c.ID, Parts: c.Parts, By: c.By}}}, nil
+	return []Event{{Data: InboxEdited(c)}}, nil
 }
 
 func (EditInbox) gone(s *State, id string) error {

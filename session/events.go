@@ -302,45 +302,119 @@ type ApprovalVoided struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Types on the wire.
-func (Created) Type() string            { return "session.created" }
-func (Updated) Type() string            { return "session.updated" }
-func (MessageCreated) Type() string     { return "message.created" }
-func (MessageCompleted) Type() string   { return "message.completed" }
+// Type is "session.created".
+func (Created) Type() string { return "session.created" }
+
+// Type is "session.updated".
+func (Updated) Type() string { return "session.updated" }
+
+// Type is "message.created".
+func (MessageCreated) Type() string { return "message.created" }
+
+// Type is "message.completed".
+func (MessageCompleted) Type() string { return "message.completed" }
+
+// Type is "message.interrupted".
 func (MessageInterrupted) Type() string { return "message.interrupted" }
-func (InboxQueued) Type() string        { return "inbox.queued" }
-func (InboxEdited) Type() string        { return "inbox.edited" }
-func (InboxRemoved) Type() string       { return "inbox.removed" }
-func (InboxDelivered) Type() string     { return "inbox.delivered" }
-func (RunQueued) Type() string          { return "run.queued" }
-func (RunStarted) Type() string         { return "run.started" }
-func (RunWaiting) Type() string         { return "run.waiting" }
-func (RunResumed) Type() string         { return "run.resumed" }
+
+// Type is "inbox.queued".
+func (InboxQueued) Type() string { return "inbox.queued" }
+
+// Type is "inbox.edited".
+func (InboxEdited) Type() string { return "inbox.edited" }
+
+// Type is "inbox.removed".
+func (InboxRemoved) Type() string { return "inbox.removed" }
+
+// Type is "inbox.delivered".
+func (InboxDelivered) Type() string { return "inbox.delivered" }
+
+// Type is "run.queued".
+func (RunQueued) Type() string { return "run.queued" }
+
+// Type is "run.started".
+func (RunStarted) Type() string { return "run.started" }
+
+// Type is "run.waiting".
+func (RunWaiting) Type() string { return "run.waiting" }
+
+// Type is "run.resumed".
+func (RunResumed) Type() string { return "run.resumed" }
+
+// Type is "run.cancel_requested".
 func (RunCancelRequested) Type() string { return "run.cancel_requested" }
-func (RunReconciled) Type() string      { return "run.reconciled" }
-func (RunCompleted) Type() string       { return "run.completed" }
-func (RunFailed) Type() string          { return "run.failed" }
-func (RunCancelled) Type() string       { return "run.cancelled" }
-func (StepStarted) Type() string        { return "step.started" }
-func (AttemptFailed) Type() string      { return "attempt.failed" }
-func (TextDelta) Type() string          { return "text.delta" }
-func (ReasoningDelta) Type() string     { return "reasoning.delta" }
-func (ToolInputDelta) Type() string     { return "tool.input.delta" }
-func (ModelCompleted) Type() string     { return "model.completed" }
-func (StepCompleted) Type() string      { return "step.completed" }
-func (ToolCalled) Type() string         { return "tool.called" }
-func (ToolStarted) Type() string        { return "tool.started" }
-func (ToolProgress) Type() string       { return "tool.progress" }
-func (ToolCompleted) Type() string      { return "tool.completed" }
-func (ToolFailed) Type() string         { return "tool.failed" }
-func (ToolDenied) Type() string         { return "tool.denied" }
-func (ToolCancelled) Type() string      { return "tool.cancelled" }
-func (ToolUnknown) Type() string        { return "tool.unknown" }
-func (ToolResolved) Type() string       { return "tool.resolved" }
-func (ApprovalRequested) Type() string  { return "approval.requested" }
-func (ApprovalDecided) Type() string    { return "approval.decided" }
-func (ApprovalExpired) Type() string    { return "approval.expired" }
-func (ApprovalVoided) Type() string     { return "approval.voided" }
+
+// Type is "run.reconciled".
+func (RunReconciled) Type() string { return "run.reconciled" }
+
+// Type is "run.completed".
+func (RunCompleted) Type() string { return "run.completed" }
+
+// Type is "run.failed".
+func (RunFailed) Type() string { return "run.failed" }
+
+// Type is "run.cancelled".
+func (RunCancelled) Type() string { return "run.cancelled" }
+
+// Type is "step.started".
+func (StepStarted) Type() string { return "step.started" }
+
+// Type is "attempt.failed".
+func (AttemptFailed) Type() string { return "attempt.failed" }
+
+// Type is "text.delta".
+func (TextDelta) Type() string { return "text.delta" }
+
+// Type is "reasoning.delta".
+func (ReasoningDelta) Type() string { return "reasoning.delta" }
+
+// Type is "tool.input.delta".
+func (ToolInputDelta) Type() string { return "tool.input.delta" }
+
+// Type is "model.completed".
+func (ModelCompleted) Type() string { return "model.completed" }
+
+// Type is "step.completed".
+func (StepCompleted) Type() string { return "step.completed" }
+
+// Type is "tool.called".
+func (ToolCalled) Type() string { return "tool.called" }
+
+// Type is "tool.started".
+func (ToolStarted) Type() string { return "tool.started" }
+
+// Type is "tool.progress".
+func (ToolProgress) Type() string { return "tool.progress" }
+
+// Type is "tool.completed".
+func (ToolCompleted) Type() string { return "tool.completed" }
+
+// Type is "tool.failed".
+func (ToolFailed) Type() string { return "tool.failed" }
+
+// Type is "tool.denied".
+func (ToolDenied) Type() string { return "tool.denied" }
+
+// Type is "tool.cancelled".
+func (ToolCancelled) Type() string { return "tool.cancelled" }
+
+// Type is "tool.unknown".
+func (ToolUnknown) Type() string { return "tool.unknown" }
+
+// Type is "tool.resolved".
+func (ToolResolved) Type() string { return "tool.resolved" }
+
+// Type is "approval.requested".
+func (ApprovalRequested) Type() string { return "approval.requested" }
+
+// Type is "approval.decided".
+func (ApprovalDecided) Type() string { return "approval.decided" }
+
+// Type is "approval.expired".
+func (ApprovalExpired) Type() string { return "approval.expired" }
+
+// Type is "approval.voided".
+func (ApprovalVoided) Type() string { return "approval.voided" }
 
 var _ = []struct{}{
 	register[Created](), register[Updated](),

@@ -254,8 +254,10 @@ func (w *world) decides() {
 }
 
 func (w *world) resolves() {
-	c := session.ResolveTool{Run: w.anyRun(), Call: "c_nobody", By: "ann",
-		Outcome: pick(w.rt, "outcome", session.Happened, session.DidNot, session.OutcomeFail)}
+	c := session.ResolveTool{
+		Run: w.anyRun(), Call: "c_nobody", By: "ann",
+		Outcome: pick(w.rt, "outcome", session.Happened, session.DidNot, session.OutcomeFail),
+	}
 	if run := w.state.Run(c.Run); run != nil {
 		for _, call := range w.state.Calls(run) {
 			if call.Status == session.CallUnknown || often(w.rt, 1, "this call") {

@@ -81,8 +81,10 @@ func TestAnAttemptAfterALostWorkerReplacesWhatWasSaid(t *testing.T) {
 		return append([]session.Event{
 			{Step: 1, Attempt: 2, Data: session.StepStarted{Message: "o1", Because: "crash"}},
 			{Step: 1, Attempt: 2, Data: session.TextDelta{Message: "o1", Text: "the wh"}},
-			{Step: 1, Attempt: 2, Data: session.ModelCompleted{Message: "o1", Finish: "stop",
-				Parts: []session.Part{{Type: session.PartText, Text: "the whole"}}}},
+			{Step: 1, Attempt: 2, Data: session.ModelCompleted{
+				Message: "o1", Finish: "stop",
+				Parts: []session.Part{{Type: session.PartText, Text: "the whole"}},
+			}},
 			{Step: 1, Attempt: 2, Data: session.StepCompleted{}},
 		}, s.End(run, session.RunCompleted{})...), nil
 	}))

@@ -23,7 +23,7 @@ func (w *world) works() {
 	run := w.state.Run(pick(w.rt, "carried", carried...))
 	cancelled := run.CancelRequestedAt != nil
 	err := w.act(session.Carry(run.ID, run.Fence, w.next))
-	if err != nil && !(cancelled && errors.Is(err, &session.Error{Code: session.CancelIsRequested})) {
+	if stopped := errors.Is(err, &session.Error{Code: session.CancelIsRequested}); err != nil && (!cancelled || !stopped) {
 		w.rt.Fatalf("the worker of %s was refused: %v", run.ID, err)
 	}
 }
