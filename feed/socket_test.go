@@ -467,13 +467,15 @@ func TestASocketClosesOnWhatItCannotRead(t *testing.T) {
 func TestAReaderOfAListThatFellBehindIsToldToListAgain(t *testing.T) {
 	w := newWorld(t, feed.Options{Heal: time.Hour})
 	var many atomic.Bool
+	wrote := make(chan struct{})
+	defer func() { <-wrote }()
 	c := w.window(feed.SocketOptions{Tenant: "t", Owner: "o", Allow: func(context.Context, string) error {
 		if many.CompareAndSwap(false, true) {
-			// The socket is busy with this request, so its list waits for the turn
-			// with at most one change in hand.
+			// More than a list remembers: what comes must be all of it, or word that it is not.
 			for i := range 2000 {
 				w.write(fmt.Sprint("n", i), 1)
 			}
+			close(wrote)
 		}
 		return nil
 	}})
