@@ -50,7 +50,11 @@ type Submitted struct {
 // gives the run that answers. Errors: *session.Error (message_conflict,
 // run_active, inbox_full, not_found, invalid), and those of store.Store.
 func (r *Runtime) Submit(ctx context.Context, p Principal, id string, m Submission) (Submitted, error) {
-	if err := r.checkSubmission(id, m); err != nil {
+	err := r.checkSubmission(id, m)
+	if err != nil {
+		return Submitted{}, err
+	}
+	if m.Parts, err = r.shelve(ctx, p, id, m.Parts); err != nil {
 		return Submitted{}, err
 	}
 	def, _ := r.agents.Find("")
@@ -89,8 +93,6 @@ func (r *Runtime) checkSubmission(id string, m Submission) error {
 		return invalid("session", "a session id has 1 to 128 letters, digits, \"_\" or \"-\"")
 	case !session.ValidID(m.ID):
 		return invalid("id", "a message id has 1 to 128 letters, digits, \"_\" or \"-\"")
-	case len(m.Parts) == 0:
-		return invalid("parts", "a message needs at least one part")
 	}
 	if _, ok := r.agents.Find(m.Agent); !ok {
 		return invalid("agent", fmt.Sprintf("there is no agent %q", m.Agent))
@@ -100,30 +102,7 @@ func (r *Runtime) checkSubmission(id string, m Submission) error {
 	default:
 		return invalid("onBusy", "onBusy is enqueue, reject, interrupt, rollback or steer")
 	}
-	return r.checkParts(m.Parts)
-}
-
-func (r *Runtime) checkParts(parts []session.Part) error {
-	for i, part := range parts {
-		field := fmt.Sprintf("parts[%d]", i)
-		switch part.Type {
-		case session.PartText:
-			if part.Text == "" {
-				return invalid(field+".text", "a text part needs text")
-			}
-		case session.PartFile:
-			if part.File == nil || part.File.URL == "" && part.File.Blob == nil {
-				return invalid(field+".file", "a file part needs a url or a blob")
-			}
-		case session.PartData:
-			if len(part.Data) == 0 {
-				return invalid(field+".data", "a data part needs data")
-			}
-		default:
-			return invalid(field+".type", "a message's parts are of type text, file or data")
-		}
-	}
-	return nil
+	return checkParts(m.Parts)
 }
 
 func invalid(field, message string) error {
@@ -336,10 +315,11 @@ func (r *Runtime) ResolveTool(ctx context.Context, p Principal, c session.Resolv
 
 // EditInbox replaces the parts of a waiting message.
 func (r *Runtime) EditInbox(ctx context.Context, p Principal, id, message string, parts []session.Part) (Done[session.InboxItem], error) {
-	if len(parts) == 0 {
-		return Done[session.InboxItem]{}, invalid("parts", "a message needs at least one part")
+	err := checkParts(parts)
+	if err != nil {
+		return Done[session.InboxItem]{}, err
 	}
-	if err := r.checkParts(parts); err != nil {
+	if parts, err = r.shelve(ctx, p, id, parts); err != nil {
 		return Done[session.InboxItem]{}, err
 	}
 	c := session.EditInbox{ID: message, Parts: parts, By: p.Owner}

@@ -52,7 +52,7 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 					if snap.Below == nil {
 						snap.Below = map[session.Role][]string{}
 					}
-					snap.Below[role] = slices.Clone(ids)
+					snap.Below[role] = ids
 				}
 			}
 		}
@@ -81,8 +81,8 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 // branch is the end of a branch as it is at one seq.
 type branch struct {
 	path   []string
-	places map[session.Place][]string
-	runs   map[string]bool // that the messages name
+	places map[session.Place][]string // the messages in each place of the path, and behind its leaf; oldest first
+	runs   map[string]bool            // that the messages name
 	// live are the messages that can still change, as they are at this seq. The
 	// others cannot: the store keeps their parts.
 	live     map[string]session.Message
@@ -91,20 +91,34 @@ type branch struct {
 
 // branchOf gives the last messages of the branch that ends in leaf, at most limit, and whether it has more.
 func branchOf(s *session.State, leaf string, limit int) (b branch, more bool) {
-	b = branch{places: s.SiblingIndex(), runs: map[string]bool{}, live: map[string]session.Message{}, siblings: map[string][]string{}}
-	path := s.Path(leaf)
-	b.path = path[max(0, len(path)-limit):]
-	for _, id := range b.path {
-		m := s.Message(id)
+	b = branch{places: map[session.Place][]string{}, runs: map[string]bool{}, live: map[string]session.Message{}, siblings: map[string][]string{}}
+	m := s.Message(leaf)
+	for ; m != nil && len(b.path) < limit; m = s.Message(m.Parent) {
+		b.path = append(b.path, m.ID)
 		b.runs[m.Run] = true
-		if ids := b.places[session.Place{Parent: m.Parent, Role: m.Role}]; len(ids) > 1 {
-			b.siblings[id] = slices.Clone(ids)
-		}
+		b.places[session.Place{Parent: m.Parent, Role: m.Role}] = nil
 		if m.Status == session.MessageStreaming {
-			b.live[id] = cloneMessage(m)
+			b.live[m.ID] = cloneMessage(m)
 		}
 	}
-	return b, len(path) > limit
+	slices.Reverse(b.path)
+	for _, role := range []session.Role{session.RoleUser, session.RoleAssistant} {
+		b.places[session.Place{Parent: leaf, Role: role}] = nil
+	}
+	// Only these places: a session may have very many messages.
+	for _, other := range s.Messages {
+		place := session.Place{Parent: other.Parent, Role: other.Role}
+		if ids, ok := b.places[place]; ok {
+			b.places[place] = append(ids, other.ID)
+		}
+	}
+	for _, id := range b.path {
+		one := s.Message(id)
+		if ids := b.places[session.Place{Parent: one.Parent, Role: one.Role}]; len(ids) > 1 {
+			b.siblings[id] = ids
+		}
+	}
+	return b, m != nil
 }
 
 // bodies gives the messages of a branch with their parts.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -87,6 +88,15 @@ func (k *carry) unpack(ctx context.Context, m *session.Message) error {
 				return err
 			}
 			p.Text = string(raw)
+		}
+		if f := p.File; f != nil && f.Blob != nil && f.URL == "" {
+			raw, err := k.blob(ctx, f.Blob)
+			if err != nil {
+				return err
+			}
+			file := *f
+			file.URL = "data:" + f.MediaType + ";base64," + base64.StdEncoding.EncodeToString(raw)
+			p.File = &file
 		}
 		if t := p.Tool; t != nil && t.ArgumentsBlob != nil && t.Arguments == nil {
 			raw, err := k.blob(ctx, t.ArgumentsBlob)
