@@ -1,0 +1,203 @@
+package simtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-run/holdfast"
+	"github.com/holdfast-run/holdfast/session"
+)
+
+// act does what the plan has a person do.
+func (p *people) act(a action) {
+	d := roll(p.world.plan.seed, "act", a.number)
+	switch a.kind {
+	case "submit":
+		for _, after := range a.again {
+			p.world.work.Go(func() {
+				time.Sleep(after)
+				p.submit(a, " please")
+			})
+		}
+		p.submit(a, " please")
+	case "conflict":
+		p.conflict(d, a)
+	case "cancel":
+		p.cancel(p.someRun(d, a.session))
+	case "cancel twice":
+		run := p.someRun(d, a.session)
+		p.world.work.Go(func() { p.cancel(run) })
+		p.cancel(run)
+	case "decide", "resolve":
+		p.look(d)
+	case "edit", "remove":
+		p.changeInbox(d, a)
+	case "head", "title":
+		p.update(d, a)
+	case "retry":
+		p.retry(d, a)
+	case "delete":
+		p.delete(a.session)
+	case "look":
+		p.checkSnapshot(a.session)
+	default:
+		panic(a.kind)
+	}
+}
+
+// conflict uses an id again for something else.
+func (p *people) conflict(d dice, a action) {
+	var ids []string
+	p.peek(a.session, func(s *session.State) {
+		for _, m := range s.Messages {
+			if m.Role == session.RoleUser {
+				ids = append(ids, m.ID)
+			}
+		}
+	})
+	if len(ids) == 0 {
+		return
+	}
+	a.message, a.mode = pick(d, ids...), session.Enqueue
+	p.submit(a, " otherwise")
+}
+
+func (p *people) cancel(run string) {
+	if run == "" {
+		return
+	}
+	what := "cancel " + run
+	p.may(what, p.ask(what, func(ctx context.Context) error {
+		_, err := p.world.runtime.Cancel(ctx, holdfast.Local, run, "a person said so")
+		return err
+	}), session.RunTerminal, session.NotFound)
+}
+
+func (p *people) changeInbox(d dice, a action) {
+	var waiting []string
+	p.peek(a.session, func(s *session.State) {
+		for _, item := range s.Inbox {
+			waiting = append(waiting, item.Message.ID)
+		}
+	})
+	if len(waiting) == 0 {
+		return
+	}
+	id := pick(d, waiting...)
+	what := a.kind + " the waiting " + id
+	p.may(what, p.ask(what, func(ctx context.Context) error {
+		if a.kind == "remove" {
+			return p.world.runtime.RemoveInbox(ctx, holdfast.Local, a.session, id)
+		}
+		_, err := p.world.runtime.EditInbox(ctx, holdfast.Local, a.session, id, []session.Part{{Type: session.PartText, Text: id + " in other words"}})
+		return err
+	}), session.NotInInbox, session.NotFound, session.RunTerminal)
+}
+
+func (p *people) update(d dice, a action) {
+	title := pick(d, "one", "two")
+	change := session.Update{Title: &title}
+	if a.kind == "head" {
+		var head string
+		p.peek(a.session, func(s *session.State) {
+			if n := len(s.Messages); n > 0 {
+				head = s.Messages[d.IntN(n)].ID
+			}
+		})
+		change = session.Update{Head: &head}
+	}
+	what := "change the " + a.kind
+	p.may(what, p.ask(what, func(ctx context.Context) error {
+		_, err := p.world.runtime.UpdateSession(ctx, holdfast.Local, a.session, change)
+		return err
+	}), session.RunActive, session.NotFound)
+}
+
+// retry asks for an ended run again, twice with the same id.
+func (p *people) retry(d dice, a action) {
+	run := p.someRun(d, a.session)
+	if run == "" {
+		return
+	}
+	id := session.NewID(session.RunPrefix)
+	for range 2 {
+		what := "retry " + run + " as " + id
+		var done holdfast.Done[session.Run]
+		err := p.ask(what, func(ctx context.Context) (err error) {
+			done, err = p.world.runtime.Retry(ctx, holdfast.Local, run, id)
+			return err
+		})
+		if err == nil && done.Is.ID != id {
+			p.world.find("%s gives the run %s", what, done.Is.ID)
+		}
+		p.may(what, err, session.RunActive, session.RunNotTerminal, session.NotFound)
+	}
+}
+
+func (p *people) delete(id string) {
+	what := "delete " + id
+	p.may(what, p.ask(what, func(ctx context.Context) error {
+		return p.world.runtime.DeleteSession(ctx, holdfast.Local, id)
+	}), session.NotFound)
+}
+
+// checkSnapshot looks at a session as a page does that is loaded, in the middle
+// of everything: what it is shown must be the fold of the log up to that seq.
+func (p *people) checkSnapshot(id string) {
+	var snap holdfast.Snapshot
+	err := p.ask("look at "+id, func(ctx context.Context) (err error) {
+		snap, err = p.world.runtime.Snapshot(ctx, holdfast.Local, id, 500)
+		return err
+	})
+	if err != nil {
+		p.may("look at "+id, err)
+		return
+	}
+	s, ok := p.world.foldAt(id, snap.Seq)
+	if !ok {
+		return // deleted meanwhile
+	}
+	path := s.Path(s.Head)
+	if len(path) != len(snap.Messages) || s.Head != snap.Head {
+		p.world.find("a page at %d of %s shows %d messages up to %s, the log says %d up to %s", snap.Seq, id, len(snap.Messages), snap.Head, len(path), s.Head)
+		return
+	}
+	for i, m := range snap.Messages {
+		m.Siblings = nil
+		p.world.same("message "+m.ID+" of a page", m, *s.Message(path[i]))
+	}
+	for _, run := range snap.Runs {
+		want := s.Run(run.ID)
+		if want == nil {
+			p.world.find("a page at %d of %s shows the run %s, which the log does not have", snap.Seq, id, run.ID)
+			continue
+		}
+		shown := *want
+		shown.Steps = nil
+		p.world.same("run "+run.ID+" of a page", run, shown)
+	}
+}
+
+// foldAt is the fold of the first seq events of a session's log.
+func (w *world) foldAt(id string, seq int64) (*session.State, bool) {
+	w.mu.Lock()
+	r := w.records[id]
+	var frames []session.Frame
+	if r != nil && int64(len(r.frames)) >= seq {
+		frames = r.frames[:seq]
+	}
+	w.mu.Unlock()
+	if frames == nil || w.everDeleted(id) {
+		return nil, false
+	}
+	s := session.New(id)
+	for _, f := range frames {
+		e, ok, err := f.Event()
+		if err != nil || !ok {
+			w.find("the log of %s at %d: %v", id, f.From, err)
+			return nil, false
+		}
+		s.Apply(e)
+	}
+	return s, true
+}

@@ -1,0 +1,101 @@
+package simtest
+
+import (
+	"github.com/holdfast-run/holdfast/session"
+)
+
+// checkAnswers checks that each message that a log accepted is answered by
+// exactly one run, or was taken back.
+func (w *world) checkAnswers(h *history) {
+	type message struct {
+		accepted, delivered, removed int
+		runs                         []string // that were queued for it, retries left out
+	}
+	messages := map[string]*message{}
+	of := func(id string) *message {
+		if messages[id] == nil {
+			messages[id] = &message{}
+		}
+		return messages[id]
+	}
+	inputs := map[string]string{} // what each run answers
+	waiting := map[string]bool{}
+	for _, e := range h.list {
+		switch d := e.Data.(type) {
+		case session.RunQueued:
+			if d.RetryOf == "" {
+				of(d.Input).runs = append(of(d.Input).runs, e.Run)
+			}
+			inputs[e.Run] = d.Input
+		case session.InboxQueued:
+			of(d.Item.Message.ID).accepted++
+			waiting[d.Item.Message.ID] = true
+		case session.InboxRemoved:
+			if !waiting[d.ID] {
+				w.find("%s is removed from the inbox of %s, where it is not (%d)", d.ID, h.session, e.Seq)
+			}
+			delete(waiting, d.ID)
+			of(d.ID).removed++
+		case session.InboxDelivered:
+			if !waiting[d.ID] {
+				w.find("%s is delivered from the inbox of %s, where it is not (%d)", d.ID, h.session, e.Seq)
+			}
+			delete(waiting, d.ID)
+		case session.MessageCreated:
+			if d.Message.Role == session.RoleUser {
+				m := of(d.Message.ID)
+				m.delivered++
+				if m.accepted == 0 {
+					m.accepted++ // at once
+				}
+			}
+		}
+	}
+	for id := range waiting {
+		w.find("%s waits in the inbox of %s for ever", id, h.session)
+	}
+	state := session.Fold(h.session, h.list)
+	for id, m := range messages {
+		if m.accepted != 1 || m.delivered+m.removed != 1 {
+			w.find("%s in %s was accepted %d times, delivered %d times and taken back %d times", id, h.session, m.accepted, m.delivered, m.removed)
+			continue
+		}
+		if len(m.runs) > 1 {
+			w.find("%s in %s has the runs %v", id, h.session, m.runs)
+		}
+		if m.delivered == 0 {
+			continue
+		}
+		// A steer has no run of its own: it is answered by the one that heard it.
+		run := state.Run(state.Message(id).Run)
+		if run == nil || !run.Status.Terminal() || len(m.runs) == 1 && m.runs[0] != run.ID {
+			w.find("%s in %s is to be answered by %s, and its runs are %v", id, h.session, state.Message(id).Run, m.runs)
+			continue
+		}
+		w.checkAnswered(h, state, id, run)
+	}
+	for run, input := range inputs {
+		if state.Message(input) == nil && state.Run(run).Status != session.Cancelled {
+			w.find("%s in %s answers %s, which is not there", run, h.session, input)
+		}
+	}
+}
+
+// checkAnswered checks that a run that came to begin left an answer below the message.
+func (w *world) checkAnswered(h *history, state *session.State, id string, run *session.Run) {
+	if run.StartedAt == nil {
+		if run.Status != session.Cancelled {
+			w.find("%s in %s is %s and was never started", run.ID, h.session, run.Status)
+		}
+		return
+	}
+	for _, m := range state.Messages {
+		if m.Role == session.RoleAssistant && m.Run == run.ID && m.Parent == id {
+			return
+		}
+		if m.Role == session.RoleUser && m.Run == run.ID && m.Parent == id {
+			return // another steer was heard with it
+		}
+	}
+	w.find("nothing answers %s in %s, although %s was started", id, h.session, run.ID)
+}

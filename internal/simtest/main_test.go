@@ -1,0 +1,95 @@
+package simtest
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+)
+
+var (
+	seed      = flag.Int64("seed", 0, "live the one history of this seed and tell its story with -v; 0: many")
+	histories = flag.Int("histories", defaultHistories, "how many histories to live")
+	first     = flag.Int64("first", 1, "the seed of the first of them")
+	failures  = flag.Int("failures", 3, "after how many that fail to stop")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	runtime.GOMAXPROCS(1) // goroutines then take turns in an order that hardly ever differs
+	slog.SetDefault(quiet)
+	os.Exit(m.Run())
+}
+
+// broken says what is wrong with a world on purpose, so that the checks can be checked.
+type broken struct {
+	link   func(*link) store.Store                        // a worker's way to the store
+	reader func(*reader, []session.Frame) []session.Frame // what a reader is given
+}
+
+// lifetime lives the history of a seed in a bubble of its own and gives what is
+// wrong with it. A goroutine that is left over, or a world that stands still for
+// ever, is wrong too.
+func lifetime(t *testing.T, p *plan, b broken) (w *world, findings []string) {
+	defer func() {
+		if r := recover(); r != nil {
+			w = &world{plan: p}
+			findings = []string{fmt.Sprintf("%v\n%s\n%s", r, debug.Stack(), stacks())}
+		}
+	}()
+	pprof.Do(context.Background(), pprof.Labels("seed", strconv.FormatInt(p.seed, 10)), func(context.Context) {
+		synctest.Test(t, func(t *testing.T) { w = live(t, p, b) })
+	})
+	return w, w.findings
+}
+
+// stacks are those of all goroutines.
+func stacks() string {
+	buf := make([]byte, 1<<20)
+	return string(buf[:runtime.Stack(buf, true)])
+}
+
+func TestRandomHistoriesKeepThePromises(t *testing.T) {
+	if *seed != 0 {
+		report(t, *seed, true)
+		return
+	}
+	began, n := time.Now(), *histories
+	if testing.Short() {
+		n /= 10
+	}
+	failed := 0
+	for s := *first; s < *first+int64(n) && failed < *failures; s++ {
+		if !report(t, s, false) {
+			failed++
+		}
+	}
+	t.Logf("%d histories in %s", n, time.Since(began).Round(time.Millisecond))
+}
+
+// report lives a history and reports what is wrong with it.
+func report(t *testing.T, seed int64, tell bool) bool {
+	t.Helper()
+	w, findings := lifetime(t, newPlan(seed), broken{})
+	if tell || len(findings) > 0 {
+		t.Logf("the story of seed %d:\n%s", seed, w.story.tell())
+	}
+	for _, f := range findings {
+		t.Errorf("seed %d: %s", seed, shorten(f))
+	}
+	if len(findings) > 0 {
+		t.Errorf("live it again with: go test ./internal/simtest -run RandomHistories -seed=%d", seed)
+	}
+	return len(findings) == 0
+}
