@@ -29,8 +29,12 @@ func (s *Server) routeOpenAPI() error {
 			Description: "OpenAPI 3.1", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}},
 		}, "default": s.problemResponse()},
 	})
-	openAnswers(doc)
-	describeEnums(doc.Components.Schemas.Map())
+	schemas := doc.Components.Schemas.Map()
+	// huma's own errors never leave as they are.
+	delete(schemas, "ErrorModel")
+	delete(schemas, "ErrorDetail")
+	settle(doc)
+	describeEnums(schemas)
 	raw, err := json.Marshal(doc)
 	if err != nil {
 		return fmt.Errorf("write the OpenAPI document: %w", err)
@@ -102,9 +106,9 @@ func (s *Server) schema(t reflect.Type) *huma.Schema {
 	return s.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
 }
 
-// openAnswers lets answers have fields that the document does not know: fields
-// are added. Requests stay closed.
-func openAnswers(doc *huma.OpenAPI) {
+// settle lets answers have fields that the document does not know, since fields
+// are added, and keeps requests closed. Lists are never null.
+func settle(doc *huma.OpenAPI) {
 	schemas := doc.Components.Schemas
 	requests := map[*huma.Schema]bool{}
 	var walk func(s *huma.Schema)
@@ -122,9 +126,15 @@ func openAnswers(doc *huma.OpenAPI) {
 		}
 	}
 	for _, item := range doc.Paths {
-		for _, op := range []*huma.Operation{item.Post, item.Patch, item.Put, item.Delete} {
-			if op != nil && op.RequestBody != nil {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch, item.Delete} {
+			if op == nil {
+				continue
+			}
+			if op.RequestBody != nil {
 				walk(op.RequestBody.Content["application/json"].Schema)
+			}
+			for _, param := range op.Parameters {
+				fillLists(param.Schema)
 			}
 		}
 	}
@@ -132,11 +142,20 @@ func openAnswers(doc *huma.OpenAPI) {
 		if !requests[s] && s.AdditionalProperties == false {
 			s.AdditionalProperties = nil
 		}
-		for _, member := range s.Properties {
-			if member.Type == huma.TypeArray {
-				member.Nullable = false // an absent list is an empty one
-			}
-		}
+		fillLists(s)
+	}
+}
+
+// fillLists says that lists are never null: an absent one is empty.
+func fillLists(s *huma.Schema) {
+	if s.Type == huma.TypeArray {
+		s.Nullable = false
+	}
+	for _, member := range s.Properties {
+		fillLists(member)
+	}
+	if values, ok := s.AdditionalProperties.(*huma.Schema); ok {
+		fillLists(values)
 	}
 }
 

@@ -222,6 +222,19 @@ func TestTheOpenAPIDocumentAndTheWirePageNameTheSameRoutes(t *testing.T) {
 	}
 }
 
+func TestTheDocumentDescribesNothingThatIsNotUsed(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	text := string(w.do("GET", "/v1/openapi.json", nil).is(200).body)
+	for name := range w.doc.schemas {
+		if !strings.Contains(text, `"#/components/schemas/`+name+`"`) {
+			t.Errorf("nothing refers to %s", name)
+		}
+	}
+	if strings.Contains(text, `"null"`) {
+		t.Error("something may be null")
+	}
+}
+
 func TestEveryDocumentedRouteIsServed(t *testing.T) {
 	w := newWorld(t, worldOptions{})
 	for path, item := range w.doc.paths {

@@ -170,86 +170,88 @@ func TestASessionIsBegunOnce(t *testing.T) {
 }
 
 func TestASessionIsChangedListedAndDeleted(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	for i := range 3 {
-		w.do("POST", "/v1/sessions", api.CreateSession{ID: fmt.Sprintf("ses_%d", i), Title: fmt.Sprintf("Number %d", i)}).is(201)
-	}
-	title := "Zwölf"
-	var done api.SessionDone
-	w.do("PATCH", "/v1/sessions/ses_0", api.UpdateSession{Title: &title, Metadata: json.RawMessage(`{"a":1}`)}).into(200, &done)
-	if done.Session.Title != title || string(done.Session.Metadata) != `{"a":1}` || done.Seq != 2 {
-		t.Errorf("changed to %+v", done)
-	}
-	w.do("PATCH", "/v1/sessions/ses_0", "{}").into(200, &done)
-	if done.Seq != 2 || done.Session.Title != title {
-		t.Errorf("changed by nothing to %+v", done)
-	}
-	var found api.SessionList
-	w.do("GET", "/v1/sessions?search=zW%C3%B6lf", nil).into(200, &found)
-	if len(found.Items) != 1 || found.Items[0].ID != "ses_0" {
-		t.Errorf("found %+v", found)
-	}
-	seen := map[string]bool{}
-	for cursor := ""; ; {
-		var page api.SessionList
-		w.do("GET", "/v1/sessions?limit=2&cursor="+cursor, nil).into(200, &page)
-		for _, row := range page.Items {
-			if seen[row.ID] {
-				t.Errorf("%s is listed twice", row.ID)
+	bothWays(t, worldOptions{}, func(t *testing.T, w *world) {
+		for i := range 3 {
+			w.do("POST", "/v1/sessions", api.CreateSession{ID: fmt.Sprintf("ses_%d", i), Title: fmt.Sprintf("Number %d", i)}).is(201)
+		}
+		title := "Zwölf"
+		var done api.SessionDone
+		w.do("PATCH", "/v1/sessions/ses_0", api.UpdateSession{Title: &title, Metadata: json.RawMessage(`{"a":1}`)}).into(200, &done)
+		if done.Session.Title != title || string(done.Session.Metadata) != `{"a":1}` || done.Seq != 2 {
+			t.Errorf("changed to %+v", done)
+		}
+		w.do("PATCH", "/v1/sessions/ses_0", "{}").into(200, &done)
+		if done.Seq != 2 || done.Session.Title != title {
+			t.Errorf("changed by nothing to %+v", done)
+		}
+		var found api.SessionList
+		w.do("GET", "/v1/sessions?search=zW%C3%B6lf", nil).into(200, &found)
+		if len(found.Items) != 1 || found.Items[0].ID != "ses_0" {
+			t.Errorf("found %+v", found)
+		}
+		seen := map[string]bool{}
+		for cursor := ""; ; {
+			var page api.SessionList
+			w.do("GET", "/v1/sessions?limit=2&cursor="+cursor, nil).into(200, &page)
+			for _, row := range page.Items {
+				if seen[row.ID] {
+					t.Errorf("%s is listed twice", row.ID)
+				}
+				seen[row.ID] = true
 			}
-			seen[row.ID] = true
+			if cursor = page.Next; cursor == "" {
+				break
+			}
 		}
-		if cursor = page.Next; cursor == "" {
-			break
+		if len(seen) != 3 {
+			t.Errorf("listed %v", seen)
 		}
-	}
-	if len(seen) != 3 {
-		t.Errorf("listed %v", seen)
-	}
-	w.do("DELETE", "/v1/sessions/ses_0", nil).is(204)
-	w.do("DELETE", "/v1/sessions/ses_0", nil).problem(404, api.NotFound)
+		w.do("DELETE", "/v1/sessions/ses_0", nil).is(204)
+		w.do("DELETE", "/v1/sessions/ses_0", nil).problem(404, api.NotFound)
+	})
 }
 
 func TestAMessageSentAgainIsTheSameRun(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	send := api.SendMessage{ID: "msg_1", Parts: []api.Part{{Type: session.PartText, Text: "hello"}}}
-	var ids sync.Map
-	var all sync.WaitGroup
-	var accepted, repeated, other int
-	var mu sync.Mutex
-	for range 20 {
-		all.Go(func() {
-			a := w.do("POST", "/v1/sessions/ses_1/messages", send)
-			var out api.MessageAccepted
-			if err := json.Unmarshal(a.body, &out); err != nil {
-				t.Error(err)
-			}
-			ids.Store(out.Run.ID, true)
-			mu.Lock()
-			defer mu.Unlock()
-			switch a.status {
-			case 202:
-				accepted++
-			case 200:
-				repeated++
-			default:
-				other++
-			}
-		})
-	}
-	all.Wait()
-	count := 0
-	ids.Range(func(any, any) bool { count++; return true })
-	if accepted != 1 || repeated != 19 || other != 0 || count != 1 {
-		t.Errorf("%d accepted, %d repeated, %d other, %d runs", accepted, repeated, other, count)
-	}
-	lease := w.claim()
-	w.end(lease, session.RunCompleted{})
-	var out api.MessageAccepted
-	w.do("POST", "/v1/sessions/ses_1/messages", send).into(200, &out)
-	if out.Run.ID != lease.Run || out.Run.Status != session.Completed || len(out.Message.Parts) != 1 {
-		t.Errorf("repeated after the end: %+v", out)
-	}
+	bothWays(t, worldOptions{}, func(t *testing.T, w *world) {
+		send := api.SendMessage{ID: "msg_1", Parts: []api.Part{{Type: session.PartText, Text: "hello"}}}
+		var ids sync.Map
+		var all sync.WaitGroup
+		var accepted, repeated, other int
+		var mu sync.Mutex
+		for range 20 {
+			all.Go(func() {
+				a := w.do("POST", "/v1/sessions/ses_1/messages", send)
+				var out api.MessageAccepted
+				if err := json.Unmarshal(a.body, &out); err != nil {
+					t.Error(err)
+				}
+				ids.Store(out.Run.ID, true)
+				mu.Lock()
+				defer mu.Unlock()
+				switch a.status {
+				case 202:
+					accepted++
+				case 200:
+					repeated++
+				default:
+					other++
+				}
+			})
+		}
+		all.Wait()
+		count := 0
+		ids.Range(func(any, any) bool { count++; return true })
+		if accepted != 1 || repeated != 19 || other != 0 || count != 1 {
+			t.Errorf("%d accepted, %d repeated, %d other, %d runs", accepted, repeated, other, count)
+		}
+		lease := w.claim()
+		w.end(lease, session.RunCompleted{})
+		var out api.MessageAccepted
+		w.do("POST", "/v1/sessions/ses_1/messages", send).into(200, &out)
+		if out.Run.ID != lease.Run || out.Run.Status != session.Completed || len(out.Message.Parts) != 1 {
+			t.Errorf("repeated after the end: %+v", out)
+		}
+	})
 }
 
 func TestTheIdempotencyKeyIsTheIDOfAMessageWithoutOne(t *testing.T) {
@@ -399,58 +401,59 @@ func TestRunsAreListedWithoutStepsAndByStatus(t *testing.T) {
 }
 
 func TestAnApprovalIsDecidedOnce(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	w.say("ses_1", "msg_1", "charge")
-	w.ask(w.claim(), "apr_1", `{"cents":4200}`)
-	var list api.ApprovalList
-	w.do("GET", "/v1/approvals?status=pending", nil).into(200, &list)
-	if len(list.Items) != 1 || list.Items[0].ID != "apr_1" {
-		t.Fatalf("pending: %+v", list)
-	}
-	w.do("POST", "/v1/approvals/apr_1", `{"decision":"deny","arguments":{}}`).problem(422, api.Invalid)
-	w.do("POST", "/v1/approvals/apr_1", `{"decision":"approve","arguments":{"euros":1}}`).problem(422, api.Invalid)
-	w.do("POST", "/v1/approvals/apr_1", `{"decision":"approve","arguments":null}`).problem(422, api.Invalid)
-
-	var won int
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for i := range 20 {
-		all.Go(func() {
-			d := api.DecideApproval{Decision: session.Approve, Note: "go"}
-			if i%2 == 1 {
-				d = api.DecideApproval{Decision: session.Deny}
-			}
-			a := w.do("POST", "/v1/approvals/apr_1", d)
-			mu.Lock()
-			defer mu.Unlock()
-			switch a.status {
-			case 200:
-				won++
-			case 409:
-				p := a.problem(409, "approval_decided")
-				if p.Approval == nil || p.Approval.ID != "apr_1" || p.Approval.Status == session.StatusPending {
-					t.Errorf("the loser is told %+v", p)
-				}
-			default:
-				t.Errorf("%d %s", a.status, a.body)
-			}
-		})
-	}
-	all.Wait()
-	if won != 10 {
-		t.Errorf("%d of 20 were told that they decided", won)
-	}
-	var a session.Approval
-	w.do("GET", "/v1/approvals/apr_1", nil).into(200, &a)
-	decisions := 0
-	for _, e := range w.events("ses_1") {
-		if e.Type() == "approval.decided" {
-			decisions++
+	bothWays(t, worldOptions{}, func(t *testing.T, w *world) {
+		w.say("ses_1", "msg_1", "charge")
+		w.ask(w.claim(), "apr_1", `{"cents":4200}`)
+		var list api.ApprovalList
+		w.do("GET", "/v1/approvals?status=pending", nil).into(200, &list)
+		if len(list.Items) != 1 || list.Items[0].ID != "apr_1" {
+			t.Fatalf("pending: %+v", list)
 		}
-	}
-	if decisions != 1 || a.Status == session.StatusPending || a.By != "local" {
-		t.Errorf("%d decisions: %+v", decisions, a)
-	}
+		w.do("POST", "/v1/approvals/apr_1", `{"decision":"deny","arguments":{}}`).problem(422, api.Invalid)
+		w.do("POST", "/v1/approvals/apr_1", `{"decision":"approve","arguments":{"euros":1}}`).problem(422, api.Invalid)
+		w.do("POST", "/v1/approvals/apr_1", `{"decision":"approve","arguments":null}`).problem(422, api.Invalid)
+
+		var won int
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				d := api.DecideApproval{Decision: session.Approve, Note: "go"}
+				if i%2 == 1 {
+					d = api.DecideApproval{Decision: session.Deny}
+				}
+				a := w.do("POST", "/v1/approvals/apr_1", d)
+				mu.Lock()
+				defer mu.Unlock()
+				switch a.status {
+				case 200:
+					won++
+				case 409:
+					p := a.problem(409, "approval_decided")
+					if p.Approval == nil || p.Approval.ID != "apr_1" || p.Approval.Status == session.StatusPending {
+						t.Errorf("the loser is told %+v", p)
+					}
+				default:
+					t.Errorf("%d %s", a.status, a.body)
+				}
+			})
+		}
+		all.Wait()
+		if won != 10 {
+			t.Errorf("%d of 20 were told that they decided", won)
+		}
+		var a session.Approval
+		w.do("GET", "/v1/approvals/apr_1", nil).into(200, &a)
+		decisions := 0
+		for _, e := range w.events("ses_1") {
+			if e.Type() == "approval.decided" {
+				decisions++
+			}
+		}
+		if decisions != 1 || a.Status == session.StatusPending || a.By != "local" {
+			t.Errorf("%d decisions: %+v", decisions, a)
+		}
+	})
 }
 
 func TestAnApprovalOfARunThatWasCancelledIsGone(t *testing.T) {
@@ -515,37 +518,38 @@ func TestAnUnknownOutcomeIsResolvedOnce(t *testing.T) {
 }
 
 func TestPagesOfMessagesJoinWithoutOverlap(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	for i := range 12 {
-		w.say("ses_1", fmt.Sprintf("msg_%02d", i), "hello")
-		w.end(w.claim(), session.RunCompleted{})
-	}
-	var got []string
-	for before := ""; ; {
-		query := "?limit=5"
-		if before != "" {
-			query += "&before=" + before
+	bothWays(t, worldOptions{}, func(t *testing.T, w *world) {
+		for i := range 12 {
+			w.say("ses_1", fmt.Sprintf("msg_%02d", i), "hello")
+			w.end(w.claim(), session.RunCompleted{})
 		}
-		var page holdfast.MessagePage
-		w.do("GET", "/v1/sessions/ses_1/messages"+query, nil).into(200, &page)
-		ids := []string{}
-		for _, m := range page.Messages {
-			ids = append(ids, m.ID)
+		var got []string
+		for before := ""; ; {
+			query := "?limit=5"
+			if before != "" {
+				query += "&before=" + before
+			}
+			var page holdfast.MessagePage
+			w.do("GET", "/v1/sessions/ses_1/messages"+query, nil).into(200, &page)
+			ids := []string{}
+			for _, m := range page.Messages {
+				ids = append(ids, m.ID)
+			}
+			got = append(ids, got...)
+			if !page.HasMore {
+				break
+			}
+			before = ids[0]
 		}
-		got = append(ids, got...)
-		if !page.HasMore {
-			break
+		if len(got) != 24 || got[0] != "msg_00" || got[22] != "msg_11" {
+			t.Errorf("paged through %q", got)
 		}
-		before = ids[0]
-	}
-	if len(got) != 24 || got[0] != "msg_00" || got[22] != "msg_11" {
-		t.Errorf("paged through %q", got)
-	}
-	var snap holdfast.Snapshot
-	w.do("GET", "/v1/sessions/ses_1?window=3", nil).into(200, &snap)
-	if len(snap.Messages) != 3 || !snap.HasMore || snap.Messages[2].ID != got[23] {
-		t.Errorf("window: %+v", snap)
-	}
+		var snap holdfast.Snapshot
+		w.do("GET", "/v1/sessions/ses_1?window=3", nil).into(200, &snap)
+		if len(snap.Messages) != 3 || !snap.HasMore || snap.Messages[2].ID != got[23] {
+			t.Errorf("window: %+v", snap)
+		}
+	})
 }
 
 func TestAHeadIsTheNewestMessageBelow(t *testing.T) {

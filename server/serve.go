@@ -21,9 +21,11 @@ const (
 	writeTimeout = time.Minute
 )
 
-// Serve answers on the listener until ctx ends. Then it drains, waits for the
-// requests and streams under way, at most Options.ShutdownTimeout, and closes
-// the listener; it returns nil after that, or what broke the listener.
+// Serve answers on the listener until ctx ends. Then it drains, closes the
+// listener and waits for the requests and streams under way, at most
+// Options.ShutdownTimeout. What is left then is cut off, but for streams whose
+// client takes nothing: those end with the deadline of their write. It returns
+// nil after that, or what broke the listener.
 //
 // To let commands go on while the engine drains, call [Server.Drain] first and
 // end ctx when the engine is done.

@@ -2,7 +2,9 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/holdfast-run/holdfast/feed"
 	"github.com/holdfast-run/holdfast/server"
 	"github.com/holdfast-run/holdfast/server/api"
 	"github.com/holdfast-run/holdfast/session"
@@ -160,6 +163,29 @@ func TestAClientThatSendsNoHeadIsNotWaitedForWhenTheServerEnds(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestServeDoesNotWaitForAReaderThatTakesNothing(t *testing.T) {
+	w := newWorld(t, worldOptions{
+		server: server.Options{ShutdownTimeout: 10 * time.Millisecond},
+		feed:   feed.Options{WriteTimeout: 2 * time.Second},
+	})
+	stop := w.serve()
+	w.say("ses_1", "msg_1", "hello")
+	big := strings.Repeat("x", 1<<20)
+	for i := range 24 {
+		w.append("ses_1", session.Event{Data: session.Unknown{Name: "big.thing", Raw: json.RawMessage(fmt.Sprintf(`{"n":%d,"x":%q}`, i, big))}})
+	}
+	w.watch("/v1/sessions/ses_1/events") // and does not read
+	w.waitForStreams(1)
+	began := time.Now()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("Serve waited %v", took)
+	}
+	w.waitForStreams(0)
 }
 
 func TestHeadersAreBounded(t *testing.T) {

@@ -113,11 +113,13 @@ func (s *sse) seqs(after, until int64) {
 }
 
 // bothWays runs a test against a handler in net/http's hands, and against
-// Serve, which takes the connections of streams over.
+// Serve, which takes the connections of streams over. The second has its store
+// in SQLite unless the store is to have faults.
 func bothWays(t *testing.T, opts worldOptions, test func(*testing.T, *world)) {
 	t.Helper()
 	t.Run("handler", func(t *testing.T) { test(t, newWorld(t, opts)) })
 	t.Run("taken over", func(t *testing.T) {
+		opts.sqlite = opts.faults.BeforeCall == nil
 		w := newWorld(t, opts)
 		w.serve()
 		test(t, w)

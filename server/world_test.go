@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/memory"
+	"github.com/holdfast-run/holdfast/store/sqlite"
 	"github.com/holdfast-run/holdfast/tool"
 )
 
@@ -52,6 +53,7 @@ type worldOptions struct {
 	server server.Options
 	feed   feed.Options
 	faults memory.Options
+	sqlite bool // in the place of the store in memory and its faults
 }
 
 func newWorld(t testing.TB, opts worldOptions) *world {
@@ -62,7 +64,11 @@ func newWorld(t testing.TB, opts worldOptions) *world {
 		Store: func(_ context.Context, o store.Options) (store.Store, error) {
 			opts.faults.Options = o
 			w.store = memory.NewFaulty(opts.faults)
-			return w.store, nil
+			var err error
+			if opts.sqlite {
+				w.store, err = sqlite.Open(t.Context(), t.TempDir(), sqlite.Options{Options: o, Log: log})
+			}
+			return w.store, err
 		},
 		Engine: func(*engine.Carrier) engine.Engine { return byHand{} },
 		Agents: []agent.Agent{
