@@ -60,8 +60,9 @@ type Store interface {
 	Blobs
 
 	// Fold drops the deltas of runs that ended before the given time, a bounded
-	// number of sessions a call, and says how many events it dropped. The ranges
-	// stay readable as folded frames.
+	// number of sessions a call, and says how many events it dropped: 0 when
+	// nothing is left to drop. The ranges stay readable as folded frames. No
+	// Commit tells of it.
 	Fold(ctx context.Context, before time.Time) (dropped int64, err error)
 
 	// Check reads everything of one session and says what contradicts itself:
@@ -174,8 +175,9 @@ type Leases interface {
 	// under a lease of ttl and a fence higher than any before. run.started or run.resumed is appended in
 	// the same transaction. No due run: an empty answer.
 	Claim(ctx context.Context, worker string, ttl time.Duration, limit int) ([]Lease, error)
-	// Renew extends a lease by ttl from now. ErrLeaseLost means someone else
-	// holds the run now, or it has ended: stop at once, write nothing more.
+	// Renew extends a lease by ttl from now, also a lease that ended and was not
+	// reconciled yet. ErrLeaseLost means someone else holds the run now, or it has
+	// ended: stop at once, write nothing more.
 	Renew(ctx context.Context, lease Lease, ttl time.Duration) (Lease, error)
 	// Expired gives leases that ended without being renewed, at most limit. They stay until Reconcile is appended.
 	Expired(ctx context.Context, limit int) ([]Lease, error)

@@ -69,7 +69,6 @@ func anyTextComesBack(t *testing.T, w *world) {
 			return s.End(run, session.RunFailed{Error: session.Failure{Code: "model", Message: text}})
 		})
 		w.do(id, fact(session.Updated{Title: &text, Metadata: session.JSONString(text)}))
-		w.sound(id)
 		w.reopen()
 		w.sound(id)
 		row, err := w.Session(w.ctx, id)
@@ -119,7 +118,6 @@ func rawJSONComesBack(t *testing.T, w *world) {
 			return []session.Event{at(run, session.ToolCompleted{Message: run.Message, Call: "c1", Result: json.RawMessage(raw)})}
 		})
 		w.do(id, fact(session.Updated{Metadata: json.RawMessage(raw)}))
-		w.sound(id)
 		w.reopen()
 		w.sound(id)
 		if got := string(w.viewed(id).Metadata); got != raw {

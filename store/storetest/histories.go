@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,11 @@ func exerciseHistories(t *testing.T, open Open) {
 			h.begin()
 			actions[i].do()
 			h.compare()
+		}
+		for _, id := range h.sessions {
+			if findings, err := h.Check(h.ctx, id); len(findings) > 0 || err != nil && !isNotFound(err) {
+				rt.Errorf("Check of %s gave %q, %v", id, findings, err)
+			}
 		}
 	})
 }
@@ -536,11 +542,13 @@ func (h *history) compareSession(id string) {
 		is(h.rt, err, store.ErrNotFound)
 		return
 	}
-	h.sound(id)
+	h.isTheFold(id)
 	oracle := *h.world
 	oracle.Store = h.oracle
-	sameEntries(h.rt, "the log of "+id, entries(h.rt, id, h.readAll(id)), entries(h.rt, id, oracle.readAll(id)))
-	same(h.rt, "the state of "+id, h.viewed(id), oracle.viewed(id))
+	got, want := h.readAll(id), oracle.readAll(id)
+	if !reflect.DeepEqual(got, want) { // folded ranges may be cut differently
+		sameEntries(h.rt, "the log of "+id, entries(h.rt, id, got), entries(h.rt, id, want))
+	}
 }
 
 func (h *history) compareLists(owner string) {

@@ -67,7 +67,7 @@ func Exercise(t *testing.T, open Open) {
 		{"messages", messagePromises}, {"index", indexPromises}, {"page", pagePromises},
 		{"claim", claimPromises}, {"lease", leasePromises}, {"due", duePromises},
 		{"blob", blobPromises}, {"fold", foldPromises}, {"content", contentPromises}, {"delete", deletePromises},
-		{"concurrency", concurrencyPromises}, {"close", closePromises}, {"reopen", reopenPromises}, {"check", checkPromises},
+		{"concurrency", concurrencyPromises}, {"race", racePromises}, {"close", closePromises}, {"reopen", reopenPromises}, {"check", checkPromises},
 	}
 	for _, g := range groups {
 		t.Run(g.subject, func(t *testing.T) {
