@@ -179,10 +179,11 @@ func (s *State) Steers(run *Run) []*InboxItem {
 
 // DeliverSteers are the events that tell the run its steers: what it said so
 // far ends as one message, the steers follow, and a new message is opened for
-// what it says next.
+// what it says next. None while a call of the step has no result: it must come first.
 func (s *State) DeliverSteers(run *Run) []Event {
 	steers := s.Steers(run)
-	if len(steers) == 0 {
+	open := func(c *ToolCall) bool { return !c.Status.Settled() }
+	if len(steers) == 0 || slices.ContainsFunc(s.Calls(run), open) {
 		return nil
 	}
 	events := []Event{{Run: run.ID, Data: MessageCompleted{Message: run.Message}}}

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -207,18 +208,20 @@ type Retry struct {
 	ID, Output string // fresh ids: of the new run, and of the message it writes
 }
 
-// Decide queues the new run. The same ID again is fine. Errors: NotFound, RunNotTerminal, RunActive.
+// Decide queues the new run. The same ID again is fine. Errors: NotFound, Conflict (the ID is taken), RunNotTerminal, RunActive.
 func (c Retry) Decide(s *State) ([]Event, error) {
 	old := s.Run(c.Run)
 	if old == nil {
 		return nil, notFound("run", c.Run)
 	}
-	if again := s.Run(c.ID); again != nil {
-		if again.RetryOf != c.Run {
-			err := refuse(Conflict, "the run id %q is taken: choose a new id", c.ID)
-			err.Field = "id"
-			return nil, err
-		}
+	again := s.Run(c.ID)
+	spare := slices.ContainsFunc(s.Inbox, func(item *InboxItem) bool { return item.SpareRun == c.ID })
+	if spare || again != nil && again.RetryOf != c.Run {
+		err := refuse(Conflict, "the run id %q is taken: choose a new id", c.ID)
+		err.Field = "id"
+		return nil, err
+	}
+	if again != nil {
 		return nil, nil
 	}
 	if !old.Status.Terminal() {

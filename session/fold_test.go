@@ -120,7 +120,10 @@ func TestAResultIsSettledOnce(t *testing.T) {
 	if p := h.toolCall("o_m1", "c_clock").Progress; p == nil || p.Message != "soon" || p.Fraction != 0.5 {
 		t.Errorf("the progress is %+v", p)
 	}
-	h.carry("r_m1", session.ToolCompleted{Message: "o_m1", Call: "c_clock", Result: json.RawMessage(`"noon"`), Cut: 3})
+	h.carry("r_m1", session.ToolCompleted{Message: "o_m1", Call: "c_clock", Result: json.RawMessage(`"noon"`), Cut: 3, By: "bob"})
+	if c := h.toolCall("o_m1", "c_clock"); c.By != "bob" || c.Cut != 3 || c.EndedAt == nil {
+		t.Errorf("the call is %s", asJSON(t, c))
+	}
 	want := asJSON(t, h.toolCall("o_m1", "c_clock"))
 	h.carry("r_m1", session.ToolFailed{Message: "o_m1", Call: "c_clock"}, session.ToolStarted{Message: "o_m1", Call: "c_clock", Try: 2},
 		session.ToolUnknown{Message: "o_m1", Call: "c_clock"}, session.ToolCompleted{Message: "o_m1", Call: "c_clock", Result: json.RawMessage(`1`)},
@@ -264,6 +267,11 @@ func TestAStateThatCannotBeReadIsRefused(t *testing.T) {
 }
 
 func TestChangesAreTakenOnce(t *testing.T) {
+	empty := newHistory(t)
+	empty.do(session.Create{Tenant: "acme", Owner: "ann"}.Decide)
+	if !empty.state.TakeChanges().Session {
+		t.Error("a session that began is not named")
+	}
 	h := newHistory(t)
 	h.submit("m1")
 	c := h.state.TakeChanges()

@@ -54,6 +54,30 @@ func TestARunWithoutSteersIsToldNothing(t *testing.T) {
 	}
 }
 
+func TestASteerWaitsUntilEveryCallOfTheStepHasItsResult(t *testing.T) {
+	h := newHistory(t)
+	h.submit("m1")
+	h.claim("r_m1")
+	h.call("r_m1", session.ReadOnly, false, "clock")
+	h.submit("m2", onBusy(session.Steer))
+	if events := h.state.DeliverSteers(h.run("r_m1")); len(events) != 0 {
+		t.Errorf("it is told between a call and its result: %v", types(events))
+	}
+}
+
+func TestAnIDThatIsSpokenForIsRefused(t *testing.T) {
+	h := newHistory(t)
+	h.submit("m1")
+	h.submit("m2")
+	h.submit("m3", onBusy(session.Steer))
+	for _, id := range []string{"o_m1", "o_m2", "o_m3"} { // answers to come
+		if err := h.refused(session.Conflict, submission(id).Decide); err.Field != "id" {
+			t.Errorf("the field at fault is %q", err.Field)
+		}
+	}
+	h.refused(session.Conflict, session.Retry{Run: "r_m1", ID: "r_m3", Output: "o_again"}.Decide) // the steer's own run
+}
+
 func TestASteerThatOutlivesItsRunGetsARunOfItsOwn(t *testing.T) {
 	h := newHistory(t)
 	h.submit("m1")

@@ -68,7 +68,7 @@ func (c *Submit) Decide(s *State) ([]Event, error) {
 		c.Accepted, c.Repeated = prior.Run, true
 		return nil, nil
 	}
-	if s.Message(c.ID) != nil {
+	if s.Message(c.ID) != nil || s.reserved(c.ID) {
 		err := refuse(Conflict, "the id %q is taken by another message: choose a new id", c.ID)
 		err.Field = "id"
 		return nil, err
@@ -92,6 +92,12 @@ func (c *Submit) Decide(s *State) ([]Event, error) {
 		return append(events, queued, s.deliver(c.message(s.parent(c.Parent)), digest)), nil
 	}
 	return c.queue(s, active, queued, digest, events)
+}
+
+// reserved says that an answer that is still to come has this id.
+func (s *State) reserved(message string) bool {
+	return slices.ContainsFunc(s.Runs, func(r *Run) bool { return r.Message == message }) ||
+		slices.ContainsFunc(s.Inbox, func(item *InboxItem) bool { return item.Output == message })
 }
 
 // queue decides what a message does while a run is active.
