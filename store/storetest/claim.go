@@ -31,6 +31,7 @@ var claimPromises = []promise{
 		}
 	}},
 	{"the longest due comes first, at most as many as asked for", theLongestDueComesFirst},
+	{"runs that waited for their times come in the order of those times", theEarliestTimeComesFirst},
 	{"a run whose message waits in the inbox is not due", anInboxRunIsNotDue},
 	{"a background run is due beside the active one", aBackgroundRunIsDue},
 	{"a run that waits for a retry is due at its time", aRetryIsDueAtItsTime},
@@ -105,6 +106,24 @@ func theLongestDueComesFirst(t *testing.T, w *world) {
 		}
 	}
 	if !slices.Equal(got, want) {
+		t.Errorf("claimed %q, not %q", got, want)
+	}
+}
+
+func theEarliestTimeComesFirst(t *testing.T, w *world) {
+	for i, seconds := range []int{30, 10, 40, 20} {
+		w.submit(fmt.Sprintf("ses_%d", i), fmt.Sprintf("m%d", i))
+		until := w.clock.Now().Add(time.Duration(seconds) * time.Second)
+		w.wait(w.claim("wrk_1"), session.WaitRetry, &until)
+	}
+	w.clock.advance(time.Minute)
+	var got []string
+	for range 4 {
+		for _, l := range w.claimAll("wrk_1", 1) {
+			got = append(got, l.Run)
+		}
+	}
+	if want := []string{"run_m1", "run_m3", "run_m0", "run_m2"}; !slices.Equal(got, want) {
 		t.Errorf("claimed %q, not %q", got, want)
 	}
 }
