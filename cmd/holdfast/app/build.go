@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/parser"
-
 	"github.com/holdfast-run/holdfast/agent"
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/model/anthropic"
@@ -235,31 +232,4 @@ func (b *builder) makeTool(t ToolConfig) (tool.Tool, error) {
 // toolNames are all tools that an agent can be given.
 func (b *builder) toolNames() []string {
 	return slices.Concat(slices.Sorted(maps.Keys(b.extra)), builtin.Names(), demotool.Names())
-}
-
-// source is the text of a configuration, to say where something stands in it.
-type source struct {
-	path string
-	raw  []byte
-}
-
-// at says where the value at a path stands, or where the nearest thing around it does.
-func (s source) at(path string) string {
-	if s.raw == nil {
-		return path
-	}
-	file, err := parser.ParseBytes(s.raw, 0)
-	if err != nil {
-		return s.path + ": " + path
-	}
-	for p := path; p != ""; p = p[:max(strings.LastIndexAny(p, ".["), 0)] {
-		where, err := yaml.PathString("$." + p)
-		if err != nil {
-			continue
-		}
-		if node, err := where.FilterFile(file); err == nil && node != nil {
-			return fmt.Sprintf("%s:%d: %s", s.path, node.GetToken().Position.Line, path)
-		}
-	}
-	return s.path + ": " + path
 }

@@ -20,7 +20,7 @@ type chatCommand struct {
 
 // Help is the long help.
 func (chatCommand) Help() string {
-	return `Ctrl-C leaves; the run goes on, and chat --session comes back to it. Only cancel cancels.
+	return `A run that was left goes on, and chat --session comes back to it. Only cancel cancels.
 
 Where the output is not a terminal, it is the answer and nothing else: each step's text when it is whole. What happens besides goes to the error output.
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 
 	"github.com/holdfast-run/holdfast/agent"
 	"github.com/holdfast-run/holdfast/model"
@@ -61,12 +62,19 @@ type ToolConfig struct {
 }
 
 // UnmarshalYAML takes a plain name as well.
-func (c *ToolConfig) UnmarshalYAML(unmarshal func(any) error) error {
-	if err := unmarshal(&c.Name); err == nil {
+func (c *ToolConfig) UnmarshalYAML(node ast.Node) error {
+	if name, ok := node.(*ast.StringNode); ok {
+		c.Name = name.Value
 		return nil
 	}
 	type plain ToolConfig
-	return unmarshal((*plain)(c))
+	err := yaml.NodeToValue(node, (*plain)(c), yaml.Strict())
+	var placed yaml.Error
+	if err != nil && !errors.As(err, &placed) {
+		at := node.GetToken().Position
+		return fmt.Errorf("[%d:%d] %w", at.Line, at.Column, err)
+	}
+	return err
 }
 
 // ToolsConfig tunes the built-in tools.
@@ -119,7 +127,7 @@ func readConfig(path string, required bool) (Config, error) {
 
 // parseConfig reads the text of a configuration. Whether it makes sense is for [Config.build].
 func parseConfig(path string, raw []byte) (Config, error) {
-	var c Config
+	c := Config{source: source{path: filepath.Clean(path), raw: raw}}
 	dec := yaml.NewDecoder(bytes.NewReader(raw), yaml.Strict())
 	err := dec.Decode(&c)
 	if err == nil {
@@ -127,9 +135,8 @@ func parseConfig(path string, raw []byte) (Config, error) {
 			return c, fmt.Errorf("%s: it holds more than one YAML document", path)
 		}
 	} else if !errors.Is(err, io.EOF) { // an empty file is fine
-		return c, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, true))
+		return c, c.source.mistake(err)
 	}
-	c.source = source{path: filepath.Clean(path), raw: raw}
 	if len(c.Agents) == 0 {
 		c.Agents = demoConfig().Agents
 	}

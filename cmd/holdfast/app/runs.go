@@ -14,7 +14,7 @@ import (
 )
 
 type runsCommand struct {
-	List runsList `cmd:"" default:"withargs" help:"List runs, the last queued first."`
+	List runsList `cmd:"" default:"withargs" help:"List runs, the last queued first (default)."`
 	Show runsShow `cmd:"" help:"Print a run and its timeline: steps, attempts, tool calls, waits."`
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 type sessionsCommand struct {
-	List   sessionsList   `cmd:"" default:"withargs" help:"List sessions, the last changed first."`
+	List   sessionsList   `cmd:"" default:"withargs" help:"List sessions, the last changed first (default)."`
 	Show   sessionsShow   `cmd:"" help:"Print a session: what was said, what is under way and what waits."`
 	Delete sessionsDelete `cmd:"" help:"Delete a session and all that is in it, for ever. Its runs are stopped."`
 }

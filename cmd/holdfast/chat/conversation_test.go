@@ -121,12 +121,34 @@ func (c conversation) shown(t *testing.T, m mirror, width int) string {
 	return strings.Join(g.rows(), "\n") + "\n"
 }
 
+// statuses are the status lines of the last run, one after the other.
+func (c conversation) statuses(t *testing.T) []string {
+	t.Helper()
+	m := mirror{session.New(c.Session)}
+	runs := c.runs(t)
+	var all []string
+	for _, raw := range c.Frames {
+		u, _, _, err := client.ParseFrame(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := u.(client.Event); ok && len(runs) > 0 {
+			m.Apply(e.Event)
+			if m.Run(runs[len(runs)-1]) != nil {
+				all = append(all, statusOf(m, runs[len(runs)-1], e.At)+"\n")
+			}
+		}
+	}
+	return slices.Compact(all)
+}
+
 // The transcripts are the review: they say what a person is told of each conversation.
 func TestConversationsAreToldOnATerminalAndElsewhere(t *testing.T) {
 	for _, c := range conversations(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			var got strings.Builder
 			fmt.Fprintf(&got, "=== on a terminal\n%s", c.shown(t, mirror{session.New(c.Session)}, 100))
+			fmt.Fprintf(&got, "=== its statuses\n%s", strings.Join(c.statuses(t), ""))
 			for _, run := range c.runs(t) {
 				out, noted := c.piped(t, mirror{session.New(c.Session)}, run)
 				fmt.Fprintf(&got, "=== %s, elsewhere\n%s=== and noted\n%s", run, out, noted)

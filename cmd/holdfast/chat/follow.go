@@ -168,8 +168,10 @@ func (f *following) take(ctx context.Context, u client.Update) error {
 	switch u := u.(type) {
 	case client.Event:
 		f.mirror.Apply(u.Event)
+		if err := f.outdated(); err != nil {
+			return err
+		}
 		f.tell(u.Event)
-		f.outdated()
 	case client.Folded:
 		f.mirror.Seq = u.To
 	case client.Lost:
@@ -198,6 +200,9 @@ func (f *following) restart(ctx context.Context) error {
 	f.note(yellow, "the server's log is not the one that was followed (older data?): showing it from its beginning")
 	f.mirror.State = session.New(f.Session)
 	f.step = step{}
+	if err := f.outdated(); err != nil {
+		return err
+	}
 	if f.sent == nil {
 		return nil
 	}
@@ -238,17 +243,19 @@ func (f *following) ask(ctx context.Context) error {
 	return nil
 }
 
-// outdated ends a question that somebody else has answered, or that went away.
-func (f *following) outdated() {
+// outdated takes away a question that somebody else has answered, or that is void.
+func (f *following) outdated() error {
 	if f.asking == nil {
-		return
+		return nil
 	}
 	for _, m := range f.mirror.matters() {
 		if m.id() == f.asking.id() {
-			return
+			return nil
 		}
 	}
-	f.asking.cancel()
+	err := f.stopAsking()
+	f.note(dim, "that is decided")
+	return err
 }
 
 // stopAsking takes a question away.
@@ -277,9 +284,6 @@ func (f *following) answered(ctx context.Context, s said) (outcome Outcome, done
 	switch {
 	case ctx.Err() != nil, isLeaving(s.err):
 		return Detached, true, nil
-	case errors.Is(s.err, context.Canceled):
-		f.note(dim, "that is decided")
-		return 0, false, nil
 	case errors.Is(s.err, errLater):
 		f.explainLater(m)
 		return NeedsPerson, true, nil

@@ -108,8 +108,12 @@ func (k *keyboard) edit(ctx context.Context, t *term.Terminal, paste bool) (stri
 		defer t.SetBracketedPasteMode(false)
 	}
 	text, err := t.ReadLine()
-	if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
-		_, _ = io.WriteString(k.out, "\r\n\x1b[J")
+	switch {
+	case err == nil, errors.Is(err, term.ErrPasteIndicator):
+	case ctx.Err() != nil: // the question is taken away
+		_, _ = io.WriteString(k.out, "\r\x1b[J")
+	default:
+		_, _ = io.WriteString(k.out, "\r\n")
 	}
 	return text, err
 }

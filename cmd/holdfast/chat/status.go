@@ -18,7 +18,10 @@ func statusOf(m mirror, target string, now time.Time) string {
 	}
 	ahead := m.Active()
 	if ahead != nil && ahead.ID != target && run.Status == session.Queued {
-		return queued(m, run) + ": " + statusOf(m, ahead.ID, now)
+		if theirs := statusOf(m, ahead.ID, now); theirs != "" {
+			return queued(m, run) + ": " + theirs
+		}
+		return queued(m, run)
 	}
 	if run.CancelRequestedAt != nil && !run.Status.Terminal() {
 		return "cancelling" + within(run.CancelDeadline, now)
@@ -90,7 +93,11 @@ func running(m mirror, run *session.Run) string {
 		doing = append(doing, c.Name+progress(c.Progress))
 	}
 	for _, c := range m.calls(run, session.CallWriting) {
-		doing = append(doing, fmt.Sprintf("asks for %s (%d bytes of arguments so far)", c.Name, len(c.RawArguments)))
+		written := ""
+		if n := len(c.RawArguments); n > 0 {
+			written = fmt.Sprintf(", %d bytes of arguments so far", n)
+		}
+		doing = append(doing, "asks for "+c.Name+written)
 	}
 	if len(doing) > 0 {
 		return strings.Join(doing, " · ")
@@ -100,7 +107,7 @@ func running(m mirror, run *session.Run) string {
 			return "" // it speaks
 		}
 	}
-	return "…"
+	return "waits for the model"
 }
 
 func progress(p *session.Progress) string {
