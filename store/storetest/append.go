@@ -74,7 +74,7 @@ func anErrorOfDecideChangesNothing(t *testing.T, w *world) {
 	refuse := func(*session.State) ([]session.Event, error) {
 		return []session.Event{{Data: note("never")}}, errRefused
 	}
-	if _, err := w.Append(w.ctx, "ses_1", refuse); err != errRefused {
+	if _, err := w.Append(w.ctx, "ses_1", refuse); err != errRefused { //nolint:errorlint // the contract promises this very error
 		t.Errorf("append to a new session gave %v, not the error of decide as it was", err)
 	}
 	if _, err := w.Head(w.ctx, "ses_1"); !errors.Is(err, store.ErrNotFound) {
@@ -82,7 +82,7 @@ func anErrorOfDecideChangesNothing(t *testing.T, w *world) {
 	}
 	w.submit("ses_1", "m1")
 	head, told := w.readAll("ses_1"), w.told.count()
-	if _, err := w.Append(w.ctx, "ses_1", refuse); err != errRefused {
+	if _, err := w.Append(w.ctx, "ses_1", refuse); err != errRefused { //nolint:errorlint // the contract promises this very error
 		t.Errorf("append gave %v, not the error of decide as it was", err)
 	}
 	same(t, "the log after a refusal", w.readAll("ses_1"), head)

@@ -9,7 +9,7 @@ import (
 
 var checkPromises = []promise{
 	{"a sound session has no findings", func(t *testing.T, w *world) {
-		w.manySided("ses_1", "m1")
+		w.manySided("m1")
 		w.sound("ses_1")
 	}},
 	findsDamage(LoseEvent), findsDamage(ChangeSession), findsDamage(ChangeRun), findsDamage(ChangeApproval), findsDamage(ChangeMessage),
@@ -17,7 +17,7 @@ var checkPromises = []promise{
 
 func findsDamage(damage Damage) promise {
 	return promise{"it is found when " + string(damage), func(t *testing.T, w *world) {
-		w.manySided("ses_1", "m1")
+		w.manySided("m1")
 		w.submit("ses_1", "m2")
 		lease := w.claim("wrk_1")
 		w.stream(lease)

@@ -160,7 +160,7 @@ var reopenPromises = []promise{
 }
 
 func everythingIsAsItWas(t *testing.T, w *world) {
-	w.manySided("ses_1", "m1")
+	w.manySided("m1")
 	w.submit("ses_1", "m2")
 	lease := w.claim("wrk_1")
 	w.submit("ses_1", "m3")

@@ -74,11 +74,9 @@ func by(tenant, owner string) func(*session.Submit) {
 }
 
 // submit sends a message that must be accepted.
-func (w *world) submit(id, message string, change ...func(*session.Submit)) *session.Submit {
+func (w *world) submit(id, message string, change ...func(*session.Submit)) {
 	w.t.Helper()
-	c := w.newSubmit(message, change...)
-	w.do(id, c.Decide)
-	return c
+	w.do(id, w.newSubmit(message, change...).Decide)
 }
 
 // claim has worker claim the one run that is due.

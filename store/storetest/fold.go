@@ -130,9 +130,9 @@ func sameEntries(t rapid.TB, what string, got, want []entry) {
 }
 
 // manySided is a run with every kind of delta, two attempts and a tool call.
-func (w *world) manySided(id, message string) {
+func (w *world) manySided(message string) {
 	w.t.Helper()
-	w.submit(id, message)
+	w.submit("ses_1", message)
 	lease := w.claim("wrk_1")
 	w.stream(lease, "first ", "try")
 	w.carry(lease, failAttempt)
@@ -158,7 +158,7 @@ func (w *world) manySided(id, message string) {
 }
 
 func foldingDropsDeltas(t *testing.T, w *world) {
-	w.manySided("ses_1", "m1")
+	w.manySided("m1")
 	w.sound("ses_1")
 	before := w.readAll("ses_1")
 	told := w.told.count()
@@ -189,7 +189,7 @@ func foldingDropsDeltas(t *testing.T, w *world) {
 }
 
 func aFoldedLogReadsFromEveryCursor(t *testing.T, w *world) {
-	w.manySided("ses_1", "m1")
+	w.manySided("m1")
 	w.foldAll(w.clock.Now().Add(time.Hour))
 	whole := entries(t, "ses_1", w.readAll("ses_1"))
 	for after := range int64(len(whole)) {
@@ -201,10 +201,10 @@ func aFoldedLogReadsFromEveryCursor(t *testing.T, w *world) {
 }
 
 func onlyEndedRunsAreFolded(t *testing.T, w *world) {
-	w.manySided("ses_1", "early")
+	w.manySided("early")
 	ended := w.clock.Now()
 	w.clock.advance(time.Minute)
-	w.manySided("ses_1", "late")
+	w.manySided("late")
 	w.submit("ses_1", "open")
 	w.stream(w.claim("wrk_1"), "still ", "going")
 	before := w.readAll("ses_1")
@@ -224,7 +224,7 @@ func onlyEndedRunsAreFolded(t *testing.T, w *world) {
 }
 
 func foldingAgainDropsNothing(t *testing.T, w *world) {
-	w.manySided("ses_1", "m1")
+	w.manySided("m1")
 	w.foldAll(w.clock.Now().Add(time.Hour))
 	before := w.readAll("ses_1")
 	if n := w.foldAll(w.clock.Now().Add(2 * time.Hour)); n != 0 {
@@ -252,7 +252,7 @@ func interruptedRunsKeepWhatTheySaid(t *testing.T, w *world) {
 }
 
 func aFoldedLogGoesOn(t *testing.T, w *world) {
-	w.manySided("ses_1", "m1")
+	w.manySided("m1")
 	w.foldAll(w.clock.Now().Add(time.Hour))
 	head, err := w.Head(w.ctx, "ses_1")
 	if err != nil {

@@ -32,12 +32,29 @@ func exerciseHistories(t *testing.T, open Open) {
 			name string
 			do   func()
 		}{
-			{"work", h.work}, {"work", h.work}, {"submit", h.submit}, {"work", h.work}, {"claim", h.claim},
-			{"decide approval", h.decideApproval}, {"work", h.work}, {"submit", h.submit}, {"pass time", h.passTime},
-			{"reconcile", h.reconcile}, {"resolve tool", h.resolveTool}, {"reconcile", h.reconcile}, {"cancel", h.cancel}, {"retry", h.retry},
-			{"fold", h.fold}, {"submit again", h.submitAgain}, {"end overdue", h.endOverdue}, {"renew", h.renew},
-			{"update", h.update}, {"edit inbox", h.editInbox}, {"remove from inbox", h.removeFromInbox},
-			{"reopen", h.reopen}, {"delete", h.delete},
+			{"work", h.work},
+			{"work", h.work},
+			{"submit", h.submit},
+			{"work", h.work},
+			{"claim", h.claim},
+			{"decide approval", h.decideApproval},
+			{"work", h.work},
+			{"submit", h.submit},
+			{"pass time", h.passTime},
+			{"reconcile", h.reconcile},
+			{"resolve tool", h.resolveTool},
+			{"reconcile", h.reconcile},
+			{"cancel", h.cancel},
+			{"retry", h.retry},
+			{"fold", h.fold},
+			{"submit again", h.submitAgain},
+			{"end overdue", h.endOverdue},
+			{"renew", h.renew},
+			{"update", h.update},
+			{"edit inbox", h.editInbox},
+			{"remove from inbox", h.removeFromInbox},
+			{"reopen", h.reopen},
+			{"delete", h.delete},
 		}
 		for _, i := range rapid.SliceOfN(rapid.IntRange(0, len(actions)-1), 20, 100).Draw(rt, "actions") {
 			rt.Log(actions[i].name)

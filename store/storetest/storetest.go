@@ -63,11 +63,25 @@ type promise struct {
 // Exercise tests that a store keeps the contract.
 func Exercise(t *testing.T, open Open) {
 	groups := []group{
-		{"append", appendPromises}, {"view", viewPromises}, {"commit", commitPromises}, {"read", readPromises},
-		{"messages", messagePromises}, {"index", indexPromises}, {"page", pagePromises},
-		{"claim", claimPromises}, {"lease", leasePromises}, {"due", duePromises},
-		{"blob", blobPromises}, {"fold", foldPromises}, {"content", contentPromises}, {"delete", deletePromises},
-		{"concurrency", concurrencyPromises}, {"race", racePromises}, {"close", closePromises}, {"reopen", reopenPromises}, {"check", checkPromises},
+		{"append", appendPromises},
+		{"view", viewPromises},
+		{"commit", commitPromises},
+		{"read", readPromises},
+		{"messages", messagePromises},
+		{"index", indexPromises},
+		{"page", pagePromises},
+		{"claim", claimPromises},
+		{"lease", leasePromises},
+		{"due", duePromises},
+		{"blob", blobPromises},
+		{"fold", foldPromises},
+		{"content", contentPromises},
+		{"delete", deletePromises},
+		{"concurrency", concurrencyPromises},
+		{"race", racePromises},
+		{"close", closePromises},
+		{"reopen", reopenPromises},
+		{"check", checkPromises},
 	}
 	for _, g := range groups {
 		t.Run(g.subject, func(t *testing.T) {
