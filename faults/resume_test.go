@@ -140,6 +140,25 @@ func (w *world) socket(sessionID string, after int64, wanted func(frame) bool) (
 	}
 }
 
+// quietSocket opens a WebSocket and fails if it ends before d is over.
+func (w *world) quietSocket(d time.Duration, url string) error {
+	ctx, cancel := context.WithTimeout(w.ctx, d)
+	defer cancel()
+	c, _, err := websocket.Dial(ctx, url+"/v1/connect", nil)
+	if err != nil {
+		return err
+	}
+	defer c.CloseNow()
+	for {
+		if _, _, err := c.Read(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
 // polls follows a session by long polls until a frame is as wanted.
 func (w *world) polls(sessionID string, after int64, wanted func(frame) bool) ([]frame, error) {
 	var frames []frame

@@ -54,6 +54,7 @@ type settings struct {
 	retention  time.Duration
 	drain      time.Duration
 	approval   time.Duration
+	streams    int
 	lenient    bool
 	env        []string
 }
@@ -108,8 +109,14 @@ func (s settings) yaml(provider string) string {
 	if s.drain > 0 {
 		line("  drain: %s", s.drain)
 	}
+	if s.heartbeat > 0 || s.streams > 0 {
+		line("server:")
+	}
 	if s.heartbeat > 0 {
-		line("server:\n  heartbeat: %s", s.heartbeat)
+		line("  heartbeat: %s", s.heartbeat)
+	}
+	if s.streams > 0 {
+		line("  maxStreams: %d", s.streams)
 	}
 	if s.retention != 0 {
 		line("retention: %s", s.retention)
