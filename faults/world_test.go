@@ -62,10 +62,16 @@ type settings struct {
 // newWorld starts a provider and a server. Worlds run side by side.
 func newWorld(t *testing.T, s settings) *world {
 	t.Helper()
+	return newWorldIn(t, t.TempDir(), s)
+}
+
+// newWorldIn does so over a folder that the test made.
+func newWorldIn(t *testing.T, dir string, s settings) *world {
+	t.Helper()
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	w := &world{t: t, ctx: ctx, dir: t.TempDir(), http: &http.Client{}, seen: map[string]bool{}}
+	w := &world{t: t, ctx: ctx, dir: dir, http: &http.Client{}, seen: map[string]bool{}}
 	w.llm = fakellm.Start(t, fakellm.Options{Lenient: s.lenient})
 	w.config = filepath.Join(w.dir, "holdfast.yaml")
 	if err := os.WriteFile(w.config, []byte(s.yaml(w.llm.URL())), 0o600); err != nil {
