@@ -135,7 +135,7 @@ func retries(t *testing.T, make Make) {
 func retriesLater(t *testing.T, make Make) {
 	w := newWorld(t, make)
 	w.script.Add(
-		modeltest.Reply(modeltest.Fail(&model.Error{Code: model.CodeRateLimited, Retryable: true, RetryAfter: 2500 * time.Millisecond})),
+		modeltest.Reply(modeltest.Fail(&model.Error{Code: model.CodeRateLimited, Retryable: true, RetryAfter: 4 * time.Second})),
 		modeltest.Reply(modeltest.Text("ok")),
 	)
 	k := w.worker()
@@ -144,7 +144,7 @@ func retriesLater(t *testing.T, make Make) {
 	w.untilStatus("ses", run, session.Waiting)
 	w.until("ses", "nobody to carry it", func(*session.State) bool { return k.Carrying() == 0 })
 	w.untilStatus("ses", run, session.Completed)
-	if took := time.Since(start); took < 2500*time.Millisecond {
+	if took := time.Since(start); took < 4*time.Second {
 		t.Errorf("it was retried after %s", took)
 	}
 	if w.types("ses")["run.waiting"] != 1 {
