@@ -9,11 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/sqlite"
+	"github.com/holdfast-run/holdfast/store/storetest"
 )
 
 // The benchmarks say what a commit to a real disk costs, fsync included. CPU
 // is that of the whole process, the callers and the garbage collector included.
+
+func BenchmarkStore(b *testing.B) {
+	storetest.Benchmark(b, func(b *testing.B, opts store.Options) store.Store {
+		return open(b, b.TempDir(), sqlite.Options{Options: opts})
+	})
+}
 
 // BenchmarkDeltas appends token deltas to many sessions, one append of each at a time, as the workers of that many chats do.
 func BenchmarkDeltas(b *testing.B) {

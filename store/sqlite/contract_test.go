@@ -18,23 +18,26 @@ func TestTheContractOfAStore(t *testing.T) {
 }
 
 func openContract(t *testing.T, opts store.Options) store.Store {
-	s, err := openKept(t.TempDir(), opts)
+	s, err := openKept(t, t.TempDir(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
 	return s
 }
 
 // kept is a store whose directory the suite may open again or damage.
 type kept struct {
 	*sqlite.Store
+	t   testing.TB
 	dir string
 }
 
-func openKept(dir string, opts store.Options) (kept, error) {
+func openKept(t testing.TB, dir string, opts store.Options) (kept, error) {
 	s, err := sqlite.Open(context.Background(), dir, sqlite.Options{Options: opts})
-	return kept{s, dir}, err
+	if err == nil {
+		t.Cleanup(func() { s.Close() })
+	}
+	return kept{s, t, dir}, err
 }
 
 // Reopen closes the store and opens another one on the same directory.
@@ -42,7 +45,7 @@ func (k kept) Reopen(opts store.Options) (store.Store, error) {
 	if err := k.Close(); err != nil {
 		return nil, err
 	}
-	return openKept(k.dir, opts)
+	return openKept(k.t, k.dir, opts)
 }
 
 // Damage changes the database behind the store's back.

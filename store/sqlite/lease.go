@@ -31,7 +31,8 @@ func (s *Store) Claim(ctx context.Context, worker string, ttl time.Duration, lim
 	}
 	unloadable := map[string]error{} // by run
 	for limit > 0 {
-		due, err := s.due(ctx, selectDue, limit+len(unloadable))
+		most := limit + len(unloadable)
+		due, err := s.due(ctx, selectDue, most)
 		if err != nil || len(due) == 0 {
 			return nil, err
 		}
@@ -39,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, worker string, ttl time.Duration, lim
 		if err != nil || len(leases) > 0 {
 			return leases, err
 		}
-		if tried == 0 { // nothing is due but what cannot be loaded
+		if tried == 0 && len(due) < most { // nothing is due but what cannot be loaded
 			for _, err := range unloadable {
 				return nil, err
 			}

@@ -180,6 +180,9 @@ func loadTail(ctx context.Context, db querier) (*tail, error) {
 		if err := rows.Scan(&r.n, &r.body); err != nil {
 			return nil, fmt.Errorf("read the tail: %w", err)
 		}
+		if r.body, err = unpack(r.body); err != nil {
+			return nil, fmt.Errorf("row %d of the tail: %w", r.n, err)
+		}
 		all = append(all, r)
 	}
 	if err := rows.Err(); err != nil {
@@ -243,7 +246,8 @@ func (b *batch) writeTail() {
 }
 
 func (b *batch) writeTailRow(row []byte) {
-	_, _ = b.exec(insertTail, b.store.tail.next, row)
+	b.w.packed = pack(b.w.packed, row)
+	_, _ = b.exec(insertTail, b.store.tail.next, b.w.packed)
 	b.store.tail.next++
 }
 
@@ -278,7 +282,7 @@ func (b *batch) settle() {
 			continue
 		}
 		for _, row := range packRows(l.chunks) {
-			if _, err := b.exec(insertLog, l.session, row.first, row.last, row.body); err != nil {
+			if _, err := b.exec(insertLog, l.session, row.first, row.last, pack(nil, row.body)); err != nil {
 				return
 			}
 		}

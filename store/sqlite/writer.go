@@ -24,8 +24,9 @@ type writer struct {
 	turn     int64 // counts the times that a run became due
 	failures int   // commits that failed since the last that succeeded
 
-	row  []byte // scratch: the row of the tail being made
-	line []byte // scratch: the events being encoded
+	row    []byte // scratch: the row of the tail being made
+	line   []byte // scratch: the events being encoded
+	packed []byte // scratch: a row as it is stored
 
 	lastCommit atomic.Int64 // when the last commit succeeded, by the machine's clock in nanoseconds; 0: the last failed
 
@@ -203,6 +204,7 @@ func (w *writer) do(b *batch, r *request) (wanted bool) {
 	if r.gone {
 		return false
 	}
+	wanted = true // also when it panics
 	defer func() {
 		if p := recover(); p != nil {
 			// A decide is caught closer by, so this is the store's or the fold's fault and the state may be half changed.
@@ -213,7 +215,7 @@ func (w *writer) do(b *batch, r *request) (wanted bool) {
 	if err := r.do(b); err != nil && b.err == nil {
 		r.err = err
 	}
-	return true
+	return wanted
 }
 
 var errPanic = errors.New("a write panicked")

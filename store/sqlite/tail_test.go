@@ -1,0 +1,122 @@
+package sqlite
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+)
+
+func TestChunksOfARowComeBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type entry struct {
+			session string
+			chunk
+		}
+		var row []byte
+		var wrote []entry
+		for range rapid.IntRange(1, 5).Draw(t, "chunks") {
+			n := rapid.IntRange(1, 4).Draw(t, "lines")
+			first := rapid.Int64Range(1, 1<<40).Draw(t, "first")
+			e := entry{rapid.String().Draw(t, "session"), chunk{
+				first: first, last: first + int64(n) - 1,
+				body: []byte(strings.TrimSuffix(strings.Repeat("{}\n", n), "\n")),
+			}}
+			wrote = append(wrote, e)
+			row = appendChunk(row, e.session, e.chunk)
+		}
+		cut := rapid.IntRange(0, len(row)-1).Draw(t, "cut")
+		for rest := row[:cut]; len(rest) > 0; { // cut short it is refused, and never read beyond
+			_, _, next, err := parseChunk(rest)
+			if err != nil {
+				break
+			}
+			rest = next
+		}
+		for _, want := range wrote {
+			id, c, rest, err := parseChunk(row)
+			if err != nil || id != want.session || c.first != want.first || c.last != want.last || !bytes.Equal(c.body, want.body) {
+				t.Fatalf("%q %+v, %v came back and %+v was written", id, c, err, want)
+			}
+			row = rest
+		}
+		if len(row) > 0 {
+			t.Fatalf("%d bytes are left", len(row))
+		}
+	})
+}
+
+func TestADamagedTailIsNotOpened(t *testing.T) {
+	s := openQuiet(t, Options{})
+	if _, err := s.Append(t.Context(), "ses_1", create("o")); err != nil {
+		t.Fatal(err)
+	}
+	err := s.writer.submit(t.Context(), nil, func(b *batch) error {
+		_, err := b.exec(`UPDATE tail SET body = substr(body, 1, length(body) - 1)`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), s.dir, Options{}); !errors.Is(err, ErrDamaged) {
+		t.Errorf("opening it gave %v", err)
+	}
+}
+
+// TestEventsSettleWithoutAnyoneNoticing keeps a small tail and opens the store again and again.
+func TestEventsSettleWithoutAnyoneNoticing(t *testing.T) {
+	s := openQuiet(t, Options{TailBytes: 2 << 10})
+	dir := s.dir
+	want := map[string]int64{}
+	for round := range 5 {
+		for i := range 100 {
+			id := fmt.Sprintf("ses_%d", i*i%7)
+			a, err := s.Append(t.Context(), id, func(s *session.State) ([]session.Event, error) {
+				if !s.Exists() {
+					return create("o")(s)
+				}
+				return entitle(fmt.Sprintf("title %d %d", round, i))(s)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want[id] = a.Last
+		}
+		if err := s.Delete(t.Context(), "ses_1"); err != nil {
+			t.Fatal(err)
+		}
+		delete(want, "ses_1")
+		if n := count(t, s, `SELECT count(*) FROM log`); n == 0 {
+			t.Error("nothing has settled")
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if s, err = Open(t.Context(), dir, Options{TailBytes: 2 << 10, Log: slog.New(slog.DiscardHandler)}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		for id, head := range want {
+			if got, err := s.Head(t.Context(), id); err != nil || got != head {
+				t.Errorf("session %s ends at seq %d, not %d, %v", id, got, head, err)
+			}
+			if findings, err := s.Check(t.Context(), id); err != nil || len(findings) > 0 {
+				t.Errorf("session %s: %q, %v", id, findings, err)
+			}
+		}
+		if _, err := s.Head(t.Context(), "ses_1"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("the deleted session gave %v", err)
+		}
+	}
+}
