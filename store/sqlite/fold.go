@@ -150,7 +150,7 @@ func (s *Store) window(ctx context.Context, id string, next, last int64) ([]chun
 	var window []chunk
 	for size := 0; size < foldWindow && rows.Next(); {
 		var c chunk
-		if err := c.scan(rows); err != nil {
+		if err := rows.Scan(&c.first, &c.last, &c.body); err != nil {
 			return nil, err
 		}
 		if c.first > last {
@@ -236,7 +236,7 @@ func (s *Store) replace(ctx context.Context, id string, old, rows []chunk, delet
 			}
 		}
 		for _, c := range rows {
-			if _, err := b.exec(insertLog, id, c.first, c.last, pack(nil, c.body)); err != nil {
+			if _, err := b.exec(insertLog, id, c.first, c.last, c.body); err != nil {
 				return err
 			}
 		}

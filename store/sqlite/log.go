@@ -72,7 +72,7 @@ func readFrom(ctx context.Context, db querier, chunks []chunk, id string, after 
 		defer rows.Close()
 		for !p.full() && rows.Next() {
 			var c chunk
-			if err := c.scan(rows); err != nil {
+			if err := rows.Scan(&c.first, &c.last, &c.body); err != nil {
 				return nil, err
 			}
 			if err := p.add(c); err != nil {

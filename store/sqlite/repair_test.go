@@ -155,6 +155,9 @@ func TestCheckFindsWhatIsWrongWithALog(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if _, err := s.Append(t.Context(), "ses_2", create("o")); err != nil { // settles the other
+				t.Fatal(err)
+			}
 			if _, err := s.PutBlob(t.Context(), "ses_1", "text/plain", strings.NewReader("content")); err != nil {
 				t.Fatal(err)
 			}

@@ -246,8 +246,7 @@ func (b *batch) writeTail() {
 }
 
 func (b *batch) writeTailRow(row []byte) {
-	b.w.packed = pack(b.w.packed, row)
-	_, _ = b.exec(insertTail, b.store.tail.next, b.w.packed)
+	_, _ = b.exec(insertTail, b.store.tail.next, b.w.packer.pack(row))
 	b.store.tail.next++
 }
 
@@ -282,7 +281,7 @@ func (b *batch) settle() {
 			continue
 		}
 		for _, row := range packRows(l.chunks) {
-			if _, err := b.exec(insertLog, l.session, row.first, row.last, pack(nil, row.body)); err != nil {
+			if _, err := b.exec(insertLog, l.session, row.first, row.last, row.body); err != nil {
 				return
 			}
 		}

@@ -26,7 +26,7 @@ type writer struct {
 
 	row    []byte // scratch: the row of the tail being made
 	line   []byte // scratch: the events being encoded
-	packed []byte // scratch: a row as it is stored
+	packer packer
 
 	lastCommit atomic.Int64 // when the last commit succeeded, by the machine's clock in nanoseconds; 0: the last failed
 
