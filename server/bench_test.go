@@ -46,6 +46,44 @@ func BenchmarkIdleWatchers(b *testing.B) {
 	}
 }
 
+// BenchmarkIdleSockets says the same of a WebSocket that follows one session.
+func BenchmarkIdleSockets(b *testing.B) {
+	const sockets = 1000
+	w := newWorld(b, worldOptions{})
+	w.serve()
+	w.say("ses_1", "msg_1", "hello")
+	addr := strings.TrimPrefix(w.url, "http://")
+	// One masked text frame, with a mask of zeros.
+	subscribe := `{"type":"subscribe","id":"a","session":"ses_1","after":3}`
+	frame := append([]byte{0x81, 0x80 | byte(len(subscribe)), 0, 0, 0, 0}, subscribe...)
+	for b.Loop() {
+		before := inUse()
+		conns := make([]net.Conn, sockets)
+		for i := range conns {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			conns[i] = conn
+			fmt.Fprintf(conn, "GET /v1/connect HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n%s", frame)
+			answer := make([]byte, 0, 1024)
+			for !strings.Contains(string(answer), "subscribed") {
+				n, err := conn.Read(answer[len(answer):cap(answer)])
+				if err != nil {
+					b.Fatal(err)
+				}
+				answer = answer[:len(answer)+n]
+			}
+		}
+		b.ReportMetric(float64(inUse()-before)/sockets, "B/socket")
+		b.ReportMetric(float64(runtime.NumGoroutine())/sockets, "goroutines/socket")
+		for _, conn := range conns {
+			conn.Close()
+		}
+		w.waitForStreams(0)
+	}
+}
+
 func inUse() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -3,8 +3,11 @@ package server
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -40,10 +43,14 @@ func (s *Server) takeOver(w http.ResponseWriter, r *http.Request, serve func(htt
 	if err != nil {
 		return false
 	}
+	if logged, ok := w.(*response); ok {
+		logged.status = http.StatusOK // as far as anyone here will know
+	}
 	out := &leanResponse{conn: conn, header: w.Header().Clone()}
 	id := requestOf(r.Context())
 	go func() {
 		defer s.streams.leave()
+		defer s.survive(conn, id)
 		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), requestID{}, id))
 		gone := make(chan struct{})
 		go func() {
@@ -61,6 +68,15 @@ func (s *Server) takeOver(w http.ResponseWriter, r *http.Request, serve func(htt
 		<-gone
 	}()
 	return true
+}
+
+// survive keeps a panic of one stream from ending the process, as net/http does.
+func (s *Server) survive(conn net.Conn, request string) {
+	if broken := recover(); broken != nil {
+		s.opts.Log.Error("stream panicked", slog.String("request", request),
+			slog.String("panic", fmt.Sprint(broken)), slog.String("stack", string(debug.Stack())))
+		conn.Close()
+	}
 }
 
 // awaitEnd returns when the client is gone, or the connection closed. What a
