@@ -65,6 +65,9 @@ func exerciseHistories(t *testing.T, open Open) {
 			h.begin()
 			actions[i].do()
 			h.compare()
+			if rt.Failed() {
+				return
+			}
 		}
 		for _, id := range h.sessions {
 			if findings, err := h.Check(h.ctx, id); len(findings) > 0 || err != nil && !isNotFound(err) {
