@@ -66,6 +66,7 @@ type carry struct {
 	*Carrier
 	lease   store.Lease
 	signals Signals
+	claimed time.Time // when the store gave the run, by its own clock
 	agent   agent.Agent
 	notes   *notes
 	// busy are the tool calls that run now, in the context tools; each sends one result.
@@ -75,11 +76,17 @@ type carry struct {
 	stopTools context.CancelCauseFunc
 }
 
+// now is the time, and never before the claim: a run that the store found due is
+// due, or a worker whose clock is behind would give it back and claim it in a circle.
 func (k *carry) now() time.Time {
-	if k.Now == nil {
-		return time.Now()
+	now := time.Now()
+	if k.Now != nil {
+		now = k.Now()
 	}
-	return k.Now()
+	if now.Before(k.claimed) {
+		return k.claimed
+	}
+	return now
 }
 
 func (k *carry) log() *slog.Logger {
@@ -157,6 +164,9 @@ func (k *carry) carry(ctx context.Context) error {
 			if !k.know(run.Agent) {
 				next = agent.Fail{Failure: session.Failure{Code: "agent_unknown", Message: fmt.Sprintf("the agent %q is not configured any more", run.Agent)}}
 				return nil
+			}
+			if run.ClaimedAt != nil {
+				k.claimed = *run.ClaimedAt
 			}
 			left = k.agent.Limits.WithDefaults().Time - time.Duration(run.CarriedMs)*time.Millisecond
 			next = k.agent.Decide(s, run, k.now(), k.busy)

@@ -157,3 +157,52 @@ func TestAWriteWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 		}
 	})
 }
+
+func TestAWorkerWhoseClockIsBehindDoesNotGiveBackWhatIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set, err := tool.NewSet(tool.New("pay", "", func(context.Context, struct{}, tool.Call) (string, error) { return "", nil }, tool.WithApproval(tool.Always)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		book, err := agent.NewBook(agent.Agent{Name: "a", Model: "script", Tools: set, ApprovalTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near := memory.New(store.Options{})
+		submit := &session.Submit{
+			ID: "m", Run: "r", Output: "o", Tenant: "t", Owner: "o", DefaultAgent: "a",
+			Parts: []session.Part{{Type: session.PartText, Text: "go"}},
+		}
+		if _, err := near.Append(t.Context(), "s", submit.Decide); err != nil {
+			t.Fatal(err)
+		}
+		script := modeltest.NewScript(modeltest.Reply(modeltest.Call("c", "pay", `{}`)), modeltest.Reply(modeltest.Text("too bad")))
+		late := time.Duration(0)
+		c := &engine.Carrier{
+			Store: near, Agents: book, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Now().Add(-late) },
+			Models: func(string) (model.Model, error) { return script, nil },
+		}
+		carry := func() session.Status {
+			leases, err := near.Claim(t.Context(), "w", time.Minute, 1)
+			if err != nil || len(leases) != 1 {
+				t.Fatalf("%v, %v", leases, err)
+			}
+			if err := c.Carry(t.Context(), leases[0], engine.Signals{}); err != nil {
+				t.Fatal(err)
+			}
+			run, err := near.Run(t.Context(), "r")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return run.Status
+		}
+		if status := carry(); status != session.Waiting {
+			t.Fatalf("the run is %s, not waiting for its approval", status)
+		}
+		time.Sleep(time.Minute) // the approval expires by the store's clock
+		late = 10 * time.Second
+		if status := carry(); status != session.Completed {
+			t.Errorf("the run is %s after the time for its approval", status)
+		}
+	})
+}

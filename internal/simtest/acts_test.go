@@ -28,8 +28,12 @@ func (p *people) act(a action) {
 		run := p.someRun(d, a.session)
 		p.world.work.Go(func() { p.cancel(run) })
 		p.cancel(run)
+	case "cancel its run":
+		p.cancel(a.run)
 	case "decide", "resolve":
 		p.look(d)
+	case "decide late":
+		p.decideLate(d)
 	case "edit", "remove":
 		p.changeInbox(d, a)
 	case "head", "title":
@@ -84,6 +88,13 @@ func (p *people) changeInbox(d dice, a action) {
 		return
 	}
 	id := pick(d, waiting...)
+	if d.chance(0.3) { // somebody else does the same
+		p.world.work.Go(func() { p.changeItem(a, id) })
+	}
+	p.changeItem(a, id)
+}
+
+func (p *people) changeItem(a action, id string) {
 	what := a.kind + " the waiting " + id
 	p.may(what, p.ask(what, func(ctx context.Context) error {
 		if a.kind == "remove" {

@@ -75,6 +75,9 @@ func (f *fleet) life(name string, from time.Duration, generation int) {
 	}
 	if d.chance(p.fatality / float64(1+generation)) {
 		k.link.crashAt, k.link.late = 1+d.upTo(pick(d, 3, 15, 40)), d.chance(0.5)
+		if d.chance(0.5) {
+			k.link.crashAt, k.link.crashOn = 1+d.upTo(2)*d.upTo(1), pick(d, eventTypes...)
+		}
 	}
 	if d.chance(p.frailty) {
 		in := d.window(p.length, 100*time.Millisecond, 3*p.lease)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,9 @@ type link struct {
 	mu      sync.Mutex    // guards what follows; nothing is called while it is held
 	state   linkState     // what happens to calls now
 	turned  chan struct{} // closed when state changes
-	writes  int           // commits so far
+	writes  int           // commits so far that count
 	crashAt int           // the write at which the process dies; 0: none
+	crashOn string        // only writes with an event of this type count; empty: all
 	late    bool          // it dies after that write, not before it
 	crashed func()        // told when it dies
 }
@@ -88,18 +90,25 @@ func (l *link) die() {
 }
 
 // write counts a commit and says whether the process dies before it.
-func (l *link) write() (dies bool) {
+func (l *link) write(list []session.Event) (dies bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.countsLocked(list) {
+		return false
+	}
 	l.writes++
 	return l.writes == l.crashAt && !l.late
 }
 
-// dies says whether the process dies after the commit that was counted last.
-func (l *link) dies() bool {
+// dies says whether the process dies after this commit, which was counted.
+func (l *link) dies(list []session.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.writes == l.crashAt && l.late && l.state != dead
+	return l.countsLocked(list) && l.writes == l.crashAt && l.late && l.state != dead
+}
+
+func (l *link) countsLocked(list []session.Event) bool {
+	return l.crashOn == "" || slices.ContainsFunc(list, func(e session.Event) bool { return e.Type() == l.crashOn })
 }
 
 // way is how long a call takes each way. It hangs on the call and the instant,

@@ -13,9 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/holdfast-run/holdfast/session"
-	"github.com/holdfast-run/holdfast/store"
 )
 
 var (
@@ -30,12 +27,6 @@ func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1) // goroutines then take turns in an order that hardly ever differs
 	slog.SetDefault(quiet)
 	os.Exit(m.Run())
-}
-
-// broken says what is wrong with a world on purpose, so that the checks can be checked.
-type broken struct {
-	link   func(*link) store.Store                        // a worker's way to the store
-	reader func(*reader, []session.Frame) []session.Frame // what a reader is given
 }
 
 // lifetime lives the history of a seed in a bubble of its own and gives what is
@@ -69,17 +60,22 @@ func TestRandomHistoriesKeepThePromises(t *testing.T) {
 	if testing.Short() {
 		n /= 10
 	}
-	failed := 0
+	failed, seen := 0, census{}
 	for s := *first; s < *first+int64(n) && failed < *failures; s++ {
-		if !report(t, s, false) {
+		w, ok := report(t, s, false)
+		if !ok {
 			failed++
 		}
+		seen.add(w)
 	}
-	t.Logf("%d histories in %s", n, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d histories in %s, with\n%s", n, time.Since(began).Round(time.Millisecond), seen)
+	if n >= 1000 && failed == 0 {
+		seen.check(t)
+	}
 }
 
 // report lives a history and reports what is wrong with it.
-func report(t *testing.T, seed int64, tell bool) bool {
+func report(t *testing.T, seed int64, tell bool) (*world, bool) {
 	t.Helper()
 	w, findings := lifetime(t, newPlan(seed), broken{})
 	if tell || len(findings) > 0 {
@@ -91,5 +87,5 @@ func report(t *testing.T, seed int64, tell bool) bool {
 	if len(findings) > 0 {
 		t.Errorf("live it again with: go test ./internal/simtest -run RandomHistories -seed=%d", seed)
 	}
-	return len(findings) == 0
+	return w, len(findings) == 0
 }

@@ -23,6 +23,8 @@ type people struct {
 	bodies   map[string]holdfast.Submission
 	accepted []answered
 	decided  []decided
+	refused  []string           // the codes of refusals
+	seen     []session.Approval // that somebody looked at
 }
 
 // answered is a submission that was accepted.
@@ -57,6 +59,9 @@ func (p *people) begin() {
 func (p *people) look(d dice) {
 	for _, id := range p.world.plan.sessions {
 		for _, a := range p.pending(id) {
+			p.mu.Lock()
+			p.seen = append(p.seen, a)
+			p.mu.Unlock()
 			for range 1 + d.upTo(2)*d.upTo(1) {
 				by := p.decision(d, a)
 				p.world.work.Go(func() { p.decide(id, a.ID, by) })
@@ -66,6 +71,17 @@ func (p *people) look(d dice) {
 			c.Outcome = pick(d, session.Happened, session.DidNot, session.OutcomeFail)
 			p.world.work.Go(func() { p.resolve(c) })
 		}
+	}
+}
+
+// decideLate decides what somebody had on the screen a while ago.
+func (p *people) decideLate(d dice) {
+	p.mu.Lock()
+	seen := slices.Clone(p.seen)
+	p.mu.Unlock()
+	if len(seen) > 0 {
+		a := pick(d, seen...)
+		p.decide(a.Session, a.ID, p.decision(d, a))
 	}
 }
 
@@ -146,6 +162,13 @@ func (p *people) ask(what string, do func(context.Context) error) error {
 	}
 }
 
+// refusals are the codes of all refusals.
+func (p *people) refusals() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.refused)
+}
+
 // refused says that err is a refusal with one of the codes.
 func refused(err error, codes ...session.ErrorCode) bool {
 	return slices.ContainsFunc(codes, func(c session.ErrorCode) bool { return errors.Is(err, &session.Error{Code: c}) })
@@ -153,6 +176,11 @@ func refused(err error, codes ...session.ErrorCode) bool {
 
 // may fails the history if err is neither nil nor one of what may be answered.
 func (p *people) may(what string, err error, codes ...session.ErrorCode) {
+	if why := (*session.Error)(nil); errors.As(err, &why) {
+		p.mu.Lock()
+		p.refused = append(p.refused, string(why.Code))
+		p.mu.Unlock()
+	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !refused(err, codes...) {
 		p.world.find("%s is answered with %v", what, err)
 	}
@@ -170,9 +198,10 @@ func (p *people) decide(id, approval string, by holdfast.Deciding) {
 		p.mu.Lock()
 		p.decided = append(p.decided, decided{id, approval, by})
 		p.mu.Unlock()
-	case errors.As(err, &why) && why.Code == session.ApprovalDone && (why.Approval == nil || why.Approval.By == ""):
-		p.world.find("%s is refused without saying who decided: %v", what, err)
 	default:
+		if errors.As(err, &why) && why.Code == session.ApprovalDone && (why.Approval == nil || why.Approval.By == "") {
+			p.world.find("%s is refused without saying who decided: %v", what, err)
+		}
 		p.may(what, err, session.ApprovalDone, session.ApprovalGone, session.NotFound)
 	}
 }

@@ -42,9 +42,11 @@ type plan struct {
 	// attention is the chance that a person looks at an open question within a few seconds.
 	attention float64
 
-	actions []action
-	readers []readerPlan
-	folds   []time.Duration
+	actions   []action
+	reactions []reaction
+	readers   []readerPlan
+	lists     int // how many follow the list of sessions
+	folds     []time.Duration
 }
 
 // temper is how models and tools behave: chances.
@@ -76,6 +78,7 @@ type action struct {
 	kind    string
 	session string
 	number  int
+	run     string // of a reaction: the run whose event it was
 	// Of a submission.
 	message    string
 	mode       session.OnBusy
@@ -87,6 +90,15 @@ type action struct {
 
 func (a action) String() string {
 	return fmt.Sprintf("%s %s", a.kind, a.session)
+}
+
+// reaction is an action that happens soon after an event is committed: when it
+// hurts most.
+type reaction struct {
+	to    string // the type of the event
+	nth   int    // which one of the session
+	after time.Duration
+	action
 }
 
 // readerPlan is somebody who follows a session.
@@ -143,7 +155,7 @@ func newPlan(seed int64) *plan {
 // and not in others, so that they meet in all combinations.
 func (p *plan) planFaults(d dice) {
 	if d.chance(0.5) {
-		p.latency = pick(d, 2*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond, 2*time.Second)
+		p.latency = pick(d, 2*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond, p.lease/10)
 	}
 	if d.chance(0.25) {
 		for range 1 + d.upTo(1) {
@@ -197,7 +209,7 @@ func (p *plan) planPeople(d dice) {
 			p.actions = append(p.actions, p.submission(d, id, n+1))
 		}
 		kinds := []string{
-			"cancel", "cancel", "cancel twice", "decide", "decide", "resolve", "edit", "remove", "remove",
+			"cancel", "cancel", "cancel twice", "decide", "decide", "decide late", "resolve", "edit", "remove", "remove",
 			"head", "title", "retry", "retry", "conflict", "look", "look",
 		}
 		for range d.upTo(10) {
@@ -206,12 +218,20 @@ func (p *plan) planPeople(d dice) {
 		if d.chance(0.04) {
 			p.act(d, "delete", id)
 		}
+		if d.chance(0.5) {
+			for range 1 + d.upTo(3) {
+				p.react(d, id)
+			}
+		}
 		for range 1 + d.upTo(2) {
 			p.readers = append(p.readers, readerPlan{
 				session: id, from: d.span(0, p.length), kind: pick(d, "stream", "stream", "pages", "mirror"),
 				slow: pick(d, 0, 0, 20*time.Millisecond, 3*time.Second), drops: pick(d, 0, 0.1, 0.4),
 			})
 		}
+	}
+	if d.chance(0.3) {
+		p.lists = 1
 	}
 	if d.chance(0.4) {
 		for range 1 + d.upTo(3) {
@@ -221,6 +241,30 @@ func (p *plan) planPeople(d dice) {
 	for i := range p.actions {
 		p.actions[i].number = i
 	}
+	for i := range p.reactions {
+		p.reactions[i].number = len(p.actions) + i
+	}
+}
+
+func (p *plan) react(d dice, id string) {
+	r := reaction{
+		to:    pick(d, eventTypes...),
+		nth:   1 + d.upTo(3)*d.upTo(1),
+		after: pick(d, 0, d.span(0, time.Millisecond), d.span(0, 5*time.Millisecond), d.span(0, 100*time.Millisecond)),
+		action: action{
+			kind: pick(d, "cancel its run", "cancel its run", "cancel its run", "decide", "remove", "edit", "retry", "submit", "look"), session: id,
+			mode: pick(d, session.Interrupt, session.Rollback, session.Steer, session.Enqueue),
+		},
+	}
+	r.message = fmt.Sprintf("%sr%d", id, len(p.reactions))
+	p.reactions = append(p.reactions, r)
+}
+
+// eventTypes are moments in the life of a run.
+var eventTypes = []string{
+	"run.queued", "run.started", "run.waiting", "run.resumed", "run.reconciled", "run.completed", "step.started", "step.completed",
+	"text.delta", "tool.input.delta", "tool.progress", "model.completed", "attempt.failed", "tool.started", "tool.completed",
+	"approval.requested", "approval.decided", "inbox.queued", "inbox.delivered", "tool.unknown", "run.cancel_requested",
 }
 
 func (p *plan) act(d dice, kind, id string) {

@@ -30,14 +30,12 @@ type reader struct {
 	mirror *session.State // of a reader that folds what it sees
 }
 
+// newReader begins to follow, until end.
 func newReader(w *world, n int, plan readerPlan) *reader {
-	return &reader{world: w, plan: plan, name: fmt.Sprintf("reader%d", n+1), dice: roll(w.plan.seed, "reader", n), done: make(chan struct{})}
-}
-
-// begin follows until end.
-func (r *reader) begin() {
 	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
+	r := &reader{
+		world: w, plan: plan, name: fmt.Sprintf("reader%d", n+1), dice: roll(w.plan.seed, "reader", n), stop: stop, done: make(chan struct{}),
+	}
 	go func() {
 		defer close(r.done)
 		if pause(ctx, r.plan.from) != nil {
@@ -48,6 +46,7 @@ func (r *reader) begin() {
 			_ = pause(ctx, r.dice.span(10*time.Millisecond, time.Second))
 		}
 	}()
+	return r
 }
 
 // end ends the reader.

@@ -35,12 +35,15 @@ func (s *story) note(who, format string, args ...any) {
 	s.lines = append(s.lines, line{time.Since(s.start), who, format, args})
 }
 
-// tell gives the story with short names for the long ids, by their first mention.
-func (s *story) tell() string {
+// tell gives the whole story, with short names for the long ids, by their first mention.
+func (s *story) tell() string { return s.end(len(s.lines)) }
+
+// end is what the last n lines tell.
+func (s *story) end(n int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
-	for _, l := range s.lines {
+	for _, l := range s.lines[max(0, len(s.lines)-n):] {
 		fmt.Fprintf(&b, "%12.6f  %-9s  %s\n", l.at.Seconds(), l.who, fmt.Sprintf(l.format, l.args...))
 	}
 	return shorten(b.String())

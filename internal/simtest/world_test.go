@@ -38,6 +38,7 @@ type world struct {
 	hands   *hands
 	people  *people
 	readers []*reader
+	lists   []*lister
 
 	work sync.WaitGroup // what the plan has begun
 	acts sync.WaitGroup // calls of models and tools, which may be deaf
@@ -50,14 +51,14 @@ type world struct {
 	healed   bool
 	offset   time.Duration // of the clock that everybody goes by
 	records  map[string]*record
-	past     []*record // of deleted sessions
-	folded   bool      // somebody folded deltas away
+	past     []*record      // of deleted sessions
+	happened map[string]int // events so far, by session and type
 	findings []string
 }
 
 // live lives a plan to its end, inside a bubble, and gives what is wrong.
 func live(t *testing.T, p *plan, b broken) *world {
-	w := &world{t: t, plan: p, broken: b, start: time.Now(), records: map[string]*record{}}
+	w := &world{t: t, plan: p, broken: b, start: time.Now(), records: map[string]*record{}, happened: map[string]int{}}
 	w.story.start = w.start
 	w.story.note("plan", "%+v", p)
 	w.mind, w.hands, w.people = newMind(w), newHands(w), newPeople(w)
@@ -70,6 +71,7 @@ func live(t *testing.T, p *plan, b broken) *world {
 	w.heal()
 	w.settle()
 	w.readToTheEnd()
+	w.listToTheEnd()
 	w.checkRest()
 	stop()
 	if err := <-done; err != nil {
@@ -172,9 +174,10 @@ func (w *world) begin() {
 		w.at(a.at, func() { w.people.act(a) })
 	}
 	for i, r := range p.readers {
-		reader := newReader(w, i, r)
-		w.readers = append(w.readers, reader)
-		reader.begin()
+		w.readers = append(w.readers, newReader(w, i, r))
+	}
+	for i := range p.lists {
+		w.lists = append(w.lists, newLister(w, i))
 	}
 	w.people.begin()
 }
@@ -295,7 +298,7 @@ func (w *world) beforeCommit(id string, list []session.Event) error {
 	if l.now() == dead {
 		return errDead // in the middle of a claim of several runs
 	}
-	if l.write() {
+	if l.write(list) {
 		w.story.note(l.name, "DIES before it writes %s", told(list))
 		l.die()
 		return errDead
@@ -306,7 +309,7 @@ func (w *world) beforeCommit(id string, list []session.Event) error {
 // afterCommit is the memory store's hook.
 func (w *world) afterCommit(id string, list []session.Event) error {
 	l := w.writes(list)
-	if l.dies() {
+	if l.dies(list) {
 		w.story.note(l.name, "DIES after its write, which nobody confirmed")
 		l.die()
 		return errDead
@@ -317,6 +320,9 @@ func (w *world) afterCommit(id string, list []session.Event) error {
 	}
 	return nil
 }
+
+// runaway is more events than any history has: something goes round in circles, and time stands still.
+const runaway = 20_000
 
 // committed is the memory store's hook DropCommit: it sees every commit and
 // says which nobody is told of.
@@ -333,13 +339,38 @@ func (w *world) committed(c store.Commit) bool {
 		w.records[c.Session] = r
 	}
 	r.add(c.Frames, w.since())
+	if len(r.frames) > runaway {
+		panic(fmt.Sprintf("seed %d: the log of %s grows without end:\n%s", w.plan.seed, c.Session, w.story.end(60)))
+	}
 	if c.Deleted {
 		r.deleted = true
 		w.past = append(w.past, r)
 		delete(w.records, c.Session)
 	}
+	w.reactLocked(c.Events)
 	w.mu.Unlock()
 	return w.within(w.plan.deaf) && w.chance(w.plan.deafness*0.7, "told", c.Session, len(c.Frames))
+}
+
+// reactLocked lets people do what the plan has them do when these events happen.
+func (w *world) reactLocked(list []session.Event) {
+	if len(w.plan.reactions) == 0 || w.healed {
+		return
+	}
+	for _, e := range list {
+		w.happened[e.Session+e.Type()]++
+		for _, r := range w.plan.reactions {
+			if r.session != e.Session || r.to != e.Type() || r.nth != w.happened[e.Session+e.Type()] {
+				continue
+			}
+			act := r.action
+			act.run = e.Run
+			w.work.Go(func() {
+				time.Sleep(r.after)
+				w.people.act(act)
+			})
+		}
+	}
 }
 
 // reached is how far the log of a session goes.
