@@ -32,6 +32,7 @@ var rooms = map[string]string{
 	"engine/local":    "session store agent engine",
 	".":               "session store feed agent engine model tool",
 	"server":          ". session store feed server/*",
+	"web":             "",
 }
 
 // Every room's imports, so that the house stays as its plan says: what happened

@@ -44,6 +44,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, pattern := s.mux.Handler(r); pattern == "" {
+		if s.ui != nil && isUIPath(r.URL.Path) {
+			s.serveUI(out, r)
+			return
+		}
 		s.unrouted(out, r)
 		return
 	}

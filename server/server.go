@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"time"
@@ -34,6 +35,10 @@ type Options struct {
 	// ShutdownTimeout is how long Serve waits for requests under way when it
 	// ends. Default: 10 seconds.
 	ShutdownTimeout time.Duration
+	// UI is the built page, with an index.html and hashed files in assets/. It is
+	// served to everybody at / and at every path that is no route and no file.
+	// Default: there is no page.
+	UI fs.FS
 	// Version is told in the OpenAPI document. Default: "dev".
 	Version string
 	// Log is where requests are logged, at debug, and failures, at warn. Never
@@ -65,6 +70,7 @@ type Server struct {
 	mux     *http.ServeMux
 	api     huma.API
 	streams streams
+	ui      *ui // nil: no page
 
 	bodyTimeout time.Duration
 }
@@ -82,6 +88,11 @@ func New(rt *holdfast.Runtime, opts Options) (*Server, error) {
 	}
 	if s.origins, err = newOrigins(s.opts.AllowedOrigins); err != nil {
 		return nil, err
+	}
+	if s.opts.UI != nil {
+		if s.ui, err = newUI(s.opts.UI); err != nil {
+			return nil, err
+		}
 	}
 	s.streams.init(s.opts.MaxStreams, s.opts.RetryAfter)
 	s.api = s.newAPI()

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-run/holdfast/server"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/sqlite"
+	"github.com/holdfast-run/holdfast/web"
 )
 
 type serveCommand struct {
@@ -72,7 +73,7 @@ func (c *serveCommand) Run(ctx context.Context, a *App) error {
 	}()
 	srv, err := server.New(rt, server.Options{
 		AllowedHosts: config.Server.AllowedHosts, AllowedOrigins: config.Server.AllowedOrigins,
-		MaxStreams: config.Server.MaxStreams, Version: a.Version, Log: log,
+		MaxStreams: config.Server.MaxStreams, UI: web.Files(), Version: a.Version, Log: log,
 	})
 	if err != nil {
 		return err
