@@ -22,7 +22,10 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/hinshun/vt10x v0.0.0-20220301184237-5011da428d02 // indirect
+require (
+	github.com/hinshun/vt10x v0.0.0-20220301184237-5011da428d02 // indirect
+	github.com/klauspost/compress v1.20.4 // indirect
+)
 
 require (
 	github.com/bahlo/generic-list-go v0.2.0 // indirect
