@@ -77,6 +77,17 @@ func (s scene) last(name string) (result, bool) {
 	return result{}, false
 }
 
+// about is the first result of a tool that names a subject, or else the last.
+func (s scene) about(name, subject string) result {
+	for _, r := range s.results {
+		if r.name == name && strings.Contains(r.text, subject) {
+			return r
+		}
+	}
+	r, _ := s.last(name)
+	return r
+}
+
 // arguments is a JSON object of strings and numbers.
 func arguments(pairs ...any) string {
 	m := map[string]any{}

@@ -95,7 +95,7 @@ func (s *stage) trip() error {
 		plan := "Trip to " + place + "\nDay 1: arrive, old town\nDay 2: museum and market\nDay 3: day hike\n"
 		return s.call("notes_write", arguments("name", "trip-"+slug(place)+".md", "text", plan))
 	}
-	weather, _ := s.scene.last(weatherTool)
+	weather := s.scene.about(weatherTool, place)
 	cost, _ := s.scene.last("calculator")
 	kept := "I kept it in your notes."
 	if note, ok := s.scene.last("notes_write"); ok && note.failed {
