@@ -97,9 +97,11 @@ func (k *carry) log() *slog.Logger {
 	return l.With(slog.String("session", k.lease.Session), slog.String("run", k.lease.Run))
 }
 
-// append writes events of this claim, behind the notes that wait.
+// append writes events of this claim. It is not cut short by the end of ctx:
+// nobody would know whether the events were written, and what was said would
+// be lost or told twice. The store bounds how long it takes.
 func (k *carry) append(ctx context.Context, write func(s *session.State, run *session.Run) ([]session.Event, error)) error {
-	_, err := k.Store.Append(ctx, k.lease.Session, session.Carry(k.lease.Run, k.lease.Fence, write))
+	_, err := k.Store.Append(context.WithoutCancel(ctx), k.lease.Session, session.Carry(k.lease.Run, k.lease.Fence, write))
 	return err
 }
 
