@@ -45,8 +45,8 @@ faults: ## the field's faults as black-box tests of the real binary
 	$(GO) test -race -timeout 20m ./faults/...
 
 .PHONY: sim
-sim: ## random histories with crashes at every write; SEED=n repeats one
-	$(GO) test -race ./internal/simtest/ -run . -rapid.checks=2000 $(if $(SEED),-rapid.seed=$(SEED))
+sim: ## thousands of random histories with crashes at every write; HISTORIES=n, or SEED=n for one with its story
+	$(GO) test -timeout 2h ./internal/simtest/ $(if $(SEED),-run RandomHistories -v -seed=$(SEED),-histories=$(or $(HISTORIES),10000))
 
 .PHONY: bench
 bench: bin/holdfast ## load and latency of the real binary beside the floor; prints tables

@@ -25,8 +25,11 @@ func (p *people) act(a action) {
 	case "cancel":
 		p.cancel(p.someRun(d, a.session))
 	case "cancel twice":
-		run := p.someRun(d, a.session)
-		p.world.work.Go(func() { p.cancel(run) })
+		run, after := p.someRun(d, a.session), d.span(0, time.Millisecond)
+		p.world.work.Go(func() {
+			time.Sleep(after)
+			p.cancel(run)
+		})
 		p.cancel(run)
 	case "cancel its run":
 		p.cancel(a.run)
@@ -89,7 +92,11 @@ func (p *people) changeInbox(d dice, a action) {
 	}
 	id := pick(d, waiting...)
 	if d.chance(0.3) { // somebody else does the same
-		p.world.work.Go(func() { p.changeItem(a, id) })
+		after := d.span(0, time.Millisecond)
+		p.world.work.Go(func() {
+			time.Sleep(after)
+			p.changeItem(a, id)
+		})
 	}
 	p.changeItem(a, id)
 }
@@ -100,7 +107,7 @@ func (p *people) changeItem(a action, id string) {
 		if a.kind == "remove" {
 			return p.world.runtime.RemoveInbox(ctx, holdfast.Local, a.session, id)
 		}
-		_, err := p.world.runtime.EditInbox(ctx, holdfast.Local, a.session, id, []session.Part{{Type: session.PartText, Text: id + " in other words"}})
+		_, err := p.world.runtime.EditInbox(ctx, holdfast.Local, a.session, id, p.write(id, " in other words"))
 		return err
 	}), session.NotInInbox, session.NotFound, session.RunTerminal)
 }
@@ -164,6 +171,7 @@ func (p *people) checkSnapshot(id string) {
 		p.may("look at "+id, err)
 		return
 	}
+	p.world.checkLeases(id)
 	s, ok := p.world.foldAt(id, snap.Seq)
 	if !ok {
 		return // deleted meanwhile
@@ -186,6 +194,40 @@ func (p *people) checkSnapshot(id string) {
 		shown := *want
 		shown.Steps = nil
 		p.world.same("run "+run.ID+" of a page", run, shown)
+	}
+}
+
+// checkLeases checks that exactly the runs that are running are held.
+func (w *world) checkLeases(id string) {
+	running := map[string]int64{}
+	var seq int64
+	look := func(s *session.State) {
+		seq = s.Seq
+		clear(running)
+		for _, run := range s.Open() {
+			if run.Status == session.Running {
+				running[run.ID] = run.Fence
+			}
+		}
+	}
+	w.people.peek(id, look)
+	leases, err := w.store.Held(context.Background(), "", 1000)
+	before := seq
+	w.people.peek(id, look)
+	if err != nil || seq != before || seq == 0 {
+		return // something happened meanwhile, or nobody could look
+	}
+	for _, l := range leases {
+		if l.Session != id {
+			continue
+		}
+		if running[l.Run] != l.Fence {
+			w.find("%s is held by %s under fence %d, and it is running under %d (0: it is not)", l.Run, l.Worker, l.Fence, running[l.Run])
+		}
+		delete(running, l.Run)
+	}
+	if len(running) > 0 {
+		w.find("these runs are running and nobody holds them: %v", running)
 	}
 }
 

@@ -3,6 +3,7 @@ package simtest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,13 +25,19 @@ func TestABrokenWorldIsFoundOut(t *testing.T) {
 		"ACarrierThatRepeatsALostWrite":         {link: func(l *link) store.Store { return repeating{l} }},
 		"AnEngineThatLooksForNoLostWorkers":     {link: func(l *link) store.Store { return careless{l} }},
 		"AnEngineThatLooksForNoOverdueCancels":  {link: func(l *link) store.Store { return tolerant{l} }},
-		"AnEngineThatRunsUnsafeCallsAgain":      {link: func(l *link) store.Store { return reckless{l} }},
-		"AnEngineThatForgetsWhatWasSaid":        {link: func(l *link) store.Store { return forgetful{l} }},
+		"AnEngineThatRunsUnsafeCallsAgain":      {link: func(l *link) store.Store { return edited{l, reckless} }},
+		"AnEngineThatForgetsWhatWasSaid":        {link: func(l *link) store.Store { return edited{l, forgetful} }},
 		"AnEngineThatTakesRunsFromLivingOthers": {link: func(l *link) store.Store { return greedy{l} }},
+		"AnEngineThatAsksNobody":                {link: func(l *link) store.Store { return edited{l, unasked} }},
+		"AnEngineThatGoesOnAfterACancel":        {link: func(l *link) store.Store { return deaf{l} }},
+		"AnEngineThatChangesAKey":               {link: func(l *link) store.Store { return edited{l, rekeyed} }},
+		"AHistoryThatTellsACallTwice":           {link: func(l *link) store.Store { return stuttering{l} }},
+		"AnEngineThatLeavesAGoroutineBehind":    {link: func(l *link) store.Store { return leaving{l} }},
 		"AReaderThatSkips":                      {reader: skip},
 		"AReaderThatReadsTwice":                 {reader: again},
 	} {
 		t.Run(name, func(t *testing.T) {
+			skipForSeed(t)
 			const most = 400
 			for seed := int64(1); seed <= most; seed++ {
 				if _, findings := lifetime(t, newPlan(seed), b); len(findings) > 0 {
@@ -103,42 +110,95 @@ type tolerant struct{ *link }
 
 func (tolerant) Overdue(context.Context, int) ([]store.Due, error) { return nil, nil }
 
-// reckless takes a call whose outcome nobody knows for one that may be made again.
-type reckless struct{ *link }
+// edited changes what a worker writes.
+type edited struct {
+	*link
+	edit func([]session.Event) []session.Event
+}
 
-func (r reckless) Append(ctx context.Context, id string, decide session.Decide) (store.Appended, error) {
+func (r edited) Append(ctx context.Context, id string, decide session.Decide) (store.Appended, error) {
 	return r.link.Append(ctx, id, func(s *session.State) ([]session.Event, error) {
 		events, err := decide(s)
-		kept := events[:0:0]
-		for _, e := range events {
-			switch d := e.Data.(type) {
-			case session.ToolUnknown:
-				continue
-			case session.RunWaiting:
-				if d.Reason == session.WaitToolOutcome {
-					continue
-				}
-			}
-			kept = append(kept, e)
-		}
-		return kept, err
+		return r.edit(slices.Clone(events)), err
+	})
+}
+
+// reckless takes a call whose outcome nobody knows for one that may be made again.
+func reckless(events []session.Event) []session.Event {
+	return slices.DeleteFunc(events, func(e session.Event) bool {
+		waiting, _ := e.Data.(session.RunWaiting)
+		_, unknown := e.Data.(session.ToolUnknown)
+		return unknown || waiting.Reason == session.WaitToolOutcome
 	})
 }
 
 // forgetful ends an interrupted message without the words that no answer holds.
-type forgetful struct{ *link }
+func forgetful(events []session.Event) []session.Event {
+	for i, e := range events {
+		if d, ok := e.Data.(session.MessageInterrupted); ok {
+			d.Parts = nil
+			events[i].Data = d
+		}
+	}
+	return events
+}
 
-func (f forgetful) Append(ctx context.Context, id string, decide session.Decide) (store.Appended, error) {
-	return f.link.Append(ctx, id, func(s *session.State) ([]session.Event, error) {
-		events, err := decide(s)
-		for i, e := range events {
-			if d, ok := e.Data.(session.MessageInterrupted); ok {
-				d.Parts = nil
-				events[i].Data = d
+// unasked makes calls without the approval that they need.
+func unasked(events []session.Event) []session.Event {
+	for i, e := range events {
+		if d, ok := e.Data.(session.ToolCalled); ok {
+			d.Approval = ""
+			events[i].Data = d
+		}
+	}
+	return slices.DeleteFunc(events, func(e session.Event) bool { return e.Type() == "approval.requested" })
+}
+
+// rekeyed gives each try of a call a key of its own.
+func rekeyed(events []session.Event) []session.Event {
+	for i, e := range events {
+		if d, ok := e.Data.(session.ToolStarted); ok && d.Try > 1 {
+			d.Key += " again"
+			events[i].Data = d
+		}
+	}
+	return events
+}
+
+// deaf does not see that a cancel is recorded.
+type deaf struct{ *link }
+
+func (d deaf) View(ctx context.Context, id string, look func(*session.State)) error {
+	return d.link.View(ctx, id, func(s *session.State) { look(uncancelled(s)) })
+}
+
+func (d deaf) Append(ctx context.Context, id string, decide session.Decide) (store.Appended, error) {
+	return d.link.Append(ctx, id, func(s *session.State) ([]session.Event, error) { return decide(uncancelled(s)) })
+}
+
+func uncancelled(s *session.State) *session.State {
+	s = s.Clone()
+	for _, run := range s.Open() {
+		run.CancelRequestedAt, run.CancelDeadline = nil, nil
+	}
+	return s
+}
+
+// stuttering gives messages in which each call stands twice.
+type stuttering struct{ *link }
+
+func (s stuttering) Messages(ctx context.Context, id string, ids []string) ([]session.Message, error) {
+	messages, err := s.link.Messages(ctx, id, ids)
+	for i, m := range messages {
+		messages[i].Parts = nil
+		for _, p := range m.Parts {
+			messages[i].Parts = append(messages[i].Parts, p)
+			if p.Tool != nil {
+				messages[i].Parts = append(messages[i].Parts, p)
 			}
 		}
-		return events, err
-	})
+	}
+	return messages, err
 }
 
 // greedy finds that every lease of others has expired.
@@ -146,6 +206,17 @@ type greedy struct{ *link }
 
 func (g greedy) Expired(ctx context.Context, limit int) ([]store.Lease, error) {
 	return g.Held(ctx, g.name, limit)
+}
+
+// leaving waits for ever in a goroutine that nobody waits for.
+type leaving struct{ *link }
+
+func (l leaving) Claim(ctx context.Context, worker string, ttl time.Duration, limit int) ([]store.Lease, error) {
+	if worker == "healer" {
+		never := make(chan struct{})
+		go func() { <-never }()
+	}
+	return l.link.Claim(ctx, worker, ttl, limit)
 }
 
 // skip leaves out a frame now and then.

@@ -199,6 +199,9 @@ func (w *world) checkTools() {
 		if p.arguments != nil && !bytes.Equal(p.arguments, d.call.Arguments) {
 			w.find("try %d of %s reached its tool with %s, the log says %s", d.call.Attempt, id, d.call.Arguments, p.arguments)
 		}
+		if called, ok := p.called.Data.(session.ToolCalled); ok && guarded[d.call.Name] && called.Approval == "" {
+			w.find("%s was made without an approval, and %s needs one", id, d.call.Name)
+		}
 		w.checkResult(p.callLife, d)
 	}
 	for id, p := range places {

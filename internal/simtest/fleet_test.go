@@ -79,6 +79,9 @@ func (f *fleet) life(name string, from time.Duration, generation int) {
 			k.link.crashAt, k.link.crashOn = 1+d.upTo(2)*d.upTo(1), pick(d, eventTypes...)
 		}
 	}
+	if name == "w1" && p.crash.at > 0 {
+		k.link.crashAt, k.link.late = p.crash.at, p.crash.after
+	}
 	if d.chance(p.frailty) {
 		in := d.window(p.length, 100*time.Millisecond, 3*p.lease)
 		how := pick(d, cut, mute, held, held)

@@ -42,6 +42,9 @@ type arguments struct {
 	Edited string `json:"edited,omitempty"`
 }
 
+// guarded are the tools that a person must approve.
+var guarded = map[string]bool{"ask": true, "wipe": true}
+
 func (h *hands) set() *tool.Set {
 	set, err := tool.NewSet(
 		h.tool("look", session.ReadOnly, tool.Never),
@@ -68,12 +71,13 @@ func (h *hands) tool(name string, effects session.Effects, approval tool.Policy)
 func (h *hands) act(ctx context.Context, effects session.Effects, c tool.Call) (tool.Result, error) {
 	h.world.acts.Add(1)
 	defer h.world.acts.Done()
+	d := roll(h.world.plan.seed, "tool", c.Name, string(c.Arguments), c.Attempt)
+	time.Sleep(d.span(0, time.Millisecond)) // calls that are started together do not come at one instant
 	deed := &deed{call: c, effects: effects, at: h.world.since()}
 	h.mu.Lock()
 	h.ledger = append(h.ledger, deed)
 	h.mu.Unlock()
 	h.world.story.note("tool", "%s %s try %d begins", c.Name, c.ID, c.Attempt)
-	d := roll(h.world.plan.seed, "tool", c.Name, string(c.Arguments), c.Attempt)
 	result, err := h.perform(ctx, d, deed)
 	h.mu.Lock()
 	deed.ended, deed.result, deed.failed = true, result.Value, err != nil

@@ -111,18 +111,16 @@ func (l *link) countsLocked(list []session.Event) bool {
 	return l.crashOn == "" || slices.ContainsFunc(list, func(e session.Event) bool { return e.Type() == l.crashOn })
 }
 
-// way is how long a call takes each way. It hangs on the call and the instant,
-// not on which goroutine asks first.
+// way is how long a call takes each way: never nothing, so that no two calls
+// come at one instant. It hangs on the call and the instant, not on which
+// goroutine asks first.
 func (l *link) way(method, about, direction string) time.Duration {
-	most := l.world.latency()
-	if most == 0 {
-		return 0
-	}
 	d := roll(l.world.plan.seed, l.name, method, about, direction, time.Since(l.world.start))
+	most := l.world.latency()
 	if d.chance(0.7) {
-		return d.span(0, most/10)
+		most /= 10
 	}
-	return d.span(0, most)
+	return time.Microsecond + d.span(0, most)
 }
 
 // call takes a call to the store and its answer back.
@@ -200,7 +198,7 @@ func (l *link) Claim(ctx context.Context, worker string, ttl time.Duration, limi
 }
 
 func (l *link) Renew(ctx context.Context, lease store.Lease, ttl time.Duration) (renewed store.Lease, err error) {
-	err = l.call(ctx, "Renew", lease.Run, func(ctx context.Context) (err error) {
+	err = l.call(ctx, "Renew", fmt.Sprint(lease.Session, lease.Fence, lease.Until), func(ctx context.Context) (err error) {
 		renewed, err = l.Store.Renew(ctx, lease, ttl)
 		return err
 	})

@@ -107,14 +107,13 @@ func (m *mind) turn(req model.Request) *turn {
 	if err := wellFormed(req); err != nil {
 		m.world.find("the model is sent what a strict provider refuses: %v", err)
 	}
-	about, length := "?", 0
+	about := "?"
 	for _, msg := range req.Messages {
-		length++
 		if msg.Role == model.User && len(msg.Parts) > 0 {
-			about, _, _ = strings.Cut(msg.Parts[0].Text, " ")
+			about = m.world.people.heard(msg.Parts[0].Text)
 		}
 	}
-	key := fmt.Sprintf("%s/%d", about, length)
+	key := fmt.Sprintf("%s/%d", about, len(req.Messages))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked[key]++

@@ -2,4 +2,7 @@
 
 package simtest
 
-const defaultHistories = 2000
+const (
+	defaultHistories = 2000
+	raceDetector     = false
+)

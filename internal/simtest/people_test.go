@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type people struct {
 
 	mu       sync.Mutex // guards what follows
 	bodies   map[string]holdfast.Submission
+	texts    map[string]map[string]bool // what was written in a message, at first or as an edit, by its id
 	accepted []answered
 	decided  []decided
 	refused  []string           // the codes of refusals
@@ -41,7 +43,34 @@ type decided struct {
 }
 
 func newPeople(w *world) *people {
-	return &people{world: w, bodies: map[string]holdfast.Submission{}}
+	return &people{world: w, bodies: map[string]holdfast.Submission{}, texts: map[string]map[string]bool{}}
+}
+
+// write is the text of a message, which begins with its id. Some are too long for an event.
+func (p *people) write(id, text string) []session.Part {
+	text = id + text
+	if d := roll(p.world.plan.seed, "text", text); d.chance(p.world.plan.temper.large * 3) {
+		text += strings.Repeat(" and so on", d.IntN(50_000))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.texts[id] == nil {
+		p.texts[id] = map[string]bool{}
+	}
+	p.texts[id][text] = true
+	return []session.Part{{Type: session.PartText, Text: text}}
+}
+
+// heard gives the id of the message whose text the model was sent, which must be whole.
+func (p *people) heard(text string) string {
+	id, _, _ := strings.Cut(text, " ")
+	p.mu.Lock()
+	wrote := p.texts[id][text]
+	p.mu.Unlock()
+	if !wrote {
+		p.world.find("the model is sent what nobody wrote: %q", brief(text))
+	}
+	return id
 }
 
 // begin lets somebody look at what is open now and then.
@@ -63,13 +92,20 @@ func (p *people) look(d dice) {
 			p.seen = append(p.seen, a)
 			p.mu.Unlock()
 			for range 1 + d.upTo(2)*d.upTo(1) {
-				by := p.decision(d, a)
-				p.world.work.Go(func() { p.decide(id, a.ID, by) })
+				by, after := p.decision(d, a), d.span(0, 2*time.Millisecond)
+				p.world.work.Go(func() {
+					time.Sleep(after)
+					p.decide(id, a.ID, by)
+				})
 			}
 		}
 		for _, c := range p.unknown(id) {
 			c.Outcome = pick(d, session.Happened, session.DidNot, session.OutcomeFail)
-			p.world.work.Go(func() { p.resolve(c) })
+			after := d.span(0, 2*time.Millisecond)
+			p.world.work.Go(func() {
+				time.Sleep(after)
+				p.resolve(c)
+			})
 		}
 	}
 }
@@ -222,7 +258,7 @@ func (p *people) submit(a action, text string) {
 	if !known {
 		body = holdfast.Submission{
 			ID: a.message, OnBusy: a.mode, Agent: a.agent, Background: a.background,
-			Parts: []session.Part{{Type: session.PartText, Text: a.message + text}},
+			Parts: p.write(a.message, text),
 		}
 		if d := roll(p.world.plan.seed, "parent", a.message); d.chance(0.15) {
 			body.Parent = p.somePlace(d, a.session)
@@ -241,7 +277,11 @@ func (p *people) submit(a action, text string) {
 		return err
 	})
 	if err != nil {
-		p.may(what, err, session.Conflict, session.RunActive, session.InboxFull)
+		codes := []session.ErrorCode{session.Conflict, session.RunActive, session.InboxFull}
+		if p.world.everDeleted(a.session) {
+			codes = append(codes, session.NotFound) // its place in the tree is gone
+		}
+		p.may(what, err, codes...)
 		if refused(err, session.RunActive) && a.mode != session.Reject {
 			p.world.find("%s is refused because a run is active", what)
 		}

@@ -34,6 +34,7 @@ type plan struct {
 	flakiness, deafness float64
 
 	workers int
+	crash   crash // of the first worker, if it is to be at a certain write
 	// fatality, frailty and turnover are the chances that a worker dies, freezes and is told to leave.
 	fatality, frailty, turnover float64
 	skew                        time.Duration // the most a worker's clock may be off
@@ -57,6 +58,12 @@ type temper struct {
 	deaf  float64 // it does not hear that it should stop
 	odd   float64 // it says what nobody expects
 	large float64 // it says more than fits in an event
+}
+
+// crash is the death of a worker at its n-th write, before or after it. 0: it does not die.
+type crash struct {
+	at    int
+	after bool
 }
 
 // jump is a step of the clock.
@@ -286,7 +293,7 @@ func (p *plan) submission(d dice, id string, n int) action {
 		a.agent = pick(d, "tools", "plain")
 	}
 	for d.chance(0.3) {
-		a.again = append(a.again, pick(d, 0, d.span(0, 5*time.Millisecond), d.span(0, p.length)))
+		a.again = append(a.again, pick(d, d.span(0, 10*time.Microsecond), d.span(0, 5*time.Millisecond), d.span(0, p.length)))
 	}
 	return a
 }

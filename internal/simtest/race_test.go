@@ -2,4 +2,7 @@
 
 package simtest
 
-const defaultHistories = 400
+const (
+	defaultHistories = 400
+	raceDetector     = true
+)

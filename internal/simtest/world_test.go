@@ -56,12 +56,18 @@ type world struct {
 	findings []string
 }
 
-// live lives a plan to its end, inside a bubble, and gives what is wrong.
-func live(t *testing.T, p *plan, b broken) *world {
-	w := &world{t: t, plan: p, broken: b, start: time.Now(), records: map[string]*record{}, happened: map[string]int{}}
+func newWorld(p *plan, b broken) *world {
+	w := &world{plan: p, broken: b, records: map[string]*record{}, happened: map[string]int{}}
+	w.mind, w.hands, w.people = newMind(w), newHands(w), newPeople(w)
+	return w
+}
+
+// live lives the plan to its end, inside a bubble, and checks what is left.
+func (w *world) live(t *testing.T) {
+	p := w.plan
+	w.t, w.start = t, time.Now()
 	w.story.start = w.start
 	w.story.note("plan", "%+v", p)
-	w.mind, w.hands, w.people = newMind(w), newHands(w), newPeople(w)
 	w.open()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -81,7 +87,6 @@ func live(t *testing.T, p *plan, b broken) *world {
 		w.find("the runtime closed with %v", err)
 	}
 	w.acts.Wait()
-	return w
 }
 
 // find notes that a promise was broken.
@@ -254,10 +259,11 @@ func (w *world) within(windows []window) bool {
 func (w *world) latency() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	most := max(w.plan.latency, 100*time.Microsecond)
 	if w.healed {
-		return min(w.plan.latency, 50*time.Millisecond)
+		return min(most, 50*time.Millisecond)
 	}
-	return w.plan.latency
+	return most
 }
 
 // chance is chance in the middle of a call: of the plan, the instant and what it is about.
