@@ -110,8 +110,13 @@ func sqlite() error {
 		batch  int
 		packed bool // the batch is one row with one body
 	}{
-		{"FULL", 1, false}, {"FULL", 10, false}, {"FULL", 100, false}, {"FULL", 1000, false},
-		{"NORMAL", 100, false}, {"FULL", 10, true}, {"FULL", 100, true},
+		{"FULL", 1, false},
+		{"FULL", 10, false},
+		{"FULL", 100, false},
+		{"FULL", 1000, false},
+		{"NORMAL", 100, false},
+		{"FULL", 10, true},
+		{"FULL", 100, true},
 	} {
 		if err := sqliteRun(c.sync, c.batch, c.packed); err != nil {
 			return err

@@ -98,7 +98,7 @@ func (s *stream) tokens(token func(i int, emitted int64, at time.Time) bool) err
 	var scan workload.Scanner
 	for {
 		text, err := s.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -32,14 +32,14 @@ func catchUp(c config, t *tally, r *report) {
 		}
 		for err == nil && (end == 0 || s.cursor < end) {
 			_, err = s.step()
-			if end > 0 && err == io.EOF { // the end of one run of several
+			if end > 0 && errors.Is(err, io.EOF) { // the end of one run of several
 				err = nil
 			}
 		}
 		if err == nil { // the cursor's line comes before its event
 			_, err = s.step()
 		}
-		if err == nil || err == io.EOF {
+		if err == nil || errors.Is(err, io.EOF) {
 			t.catchUp.Add(time.Since(sent))
 			t.completed.Add(1)
 		} else {

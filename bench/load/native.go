@@ -81,7 +81,7 @@ func (n native) fill(chat string, events int) (after, end int64, err error) {
 			return 0, 0, err
 		}
 		for runs > 0 {
-			if _, err = s.next(); err == io.EOF {
+			if _, err = s.next(); errors.Is(err, io.EOF) {
 				runs--
 			} else if err != nil {
 				s.close()

@@ -83,7 +83,7 @@ var (
 	outPath    = flag.String("out", "", "where reports are appended; default: a new file in bench/results")
 	sutCPUs    = flag.String("sut-cpus", "0", "cores of the server and what it needs")
 	benchCPUs  = flag.String("bench-cpus", "1", "cores of the provider and the load client")
-	niceness   = flag.Int("nice", -10, "priority over other programs of everything measured; below 0 needs root, without it 0 is taken")
+	niceness   = flag.Int("nice", -20, "priority over other programs of everything measured; below 0 needs root, without it 0 is taken")
 	maxP99     = flag.Float64("max-p99", 1000, "steady: a server whose median p99 in ms is above is not asked for more")
 	maxForeign = flag.Float64("max-foreign", 0.25, "cores that other programs may use; a run with more is repeated")
 	retries    = flag.Int("retries", 1, "how often a disturbed run is repeated before it is kept as it is")
@@ -291,8 +291,11 @@ func (o outcome) line(name, scenario string, n, rep int) string {
 		what  string
 		value float64
 	}{
-		{"token p50", o.Latency.P50}, {"p99", o.Latency.P99}, {"first", o.FirstToken.P50},
-		{"catch-up", o.CatchUp.P50}, {"request", o.Requests.P50},
+		{"token p50", o.Latency.P50},
+		{"p99", o.Latency.P99},
+		{"first", o.FirstToken.P50},
+		{"catch-up", o.CatchUp.P50},
+		{"request", o.Requests.P50},
 	} {
 		if f.value > 0 {
 			s += fmt.Sprintf(" %s %.1f ms", f.what, f.value)
