@@ -1,0 +1,222 @@
+/**
+ * A state that is being changed: what a batch of frames touches is copied once,
+ * the rest is shared with the state before.
+ *
+ * @module
+ */
+
+import { below, branch, goesOn, isTerminal, place, type State, same, shownRuns } from "./state.ts";
+import type { Approval, InboxItem, Message, Part, Run, SessionRow, Snapshot, ToolCall } from "./wire.ts";
+
+/** The same, for who made it and has not shown it yet. */
+export type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+/** A draft of the state after a batch. Only {@link foldAll} uses it. */
+export class Draft {
+  seq: number;
+  lost: boolean;
+  session: Mutable<SessionRow>;
+  approvals: readonly Approval[];
+  inbox: readonly InboxItem[];
+
+  readonly #before: State;
+  /** Objects that were made here and nobody else has: they may be changed in place. */
+  readonly #own = new Set<object>();
+  #facts = false;
+  #head: string | undefined;
+  #messages: readonly Message[];
+  #aside: ReadonlyMap<string, Message>;
+  #places: State["places"];
+  #runs: readonly Run[];
+
+  constructor(before: State) {
+    this.#before = before;
+    const { shown } = before;
+    this.seq = shown.seq;
+    this.lost = before.lost;
+    this.session = { ...shown.session };
+    this.approvals = shown.approvals;
+    this.inbox = shown.inbox;
+    this.#head = shown.head;
+    this.#messages = shown.messages;
+    this.#aside = before.aside;
+    this.#places = before.places;
+    this.#runs = before.runs;
+  }
+
+  /** Notes that the event was no delta. */
+  fact(seq: number, at: string): void {
+    this.#facts = true;
+    this.session.seq = seq;
+    this.session.updatedAt = at;
+  }
+
+  /** Whether a message is known. */
+  knows(id: string): boolean {
+    return this.#find(id) !== undefined;
+  }
+
+  /** A message that can still change, for writing. */
+  writing(id: string): Mutable<Message> | undefined {
+    const found = this.#find(id);
+    return found?.status === "streaming" ? this.#writable(found) : undefined;
+  }
+
+  /** A part of a message from {@link writing}, for writing. */
+  part(m: Mutable<Message>, index: number): Mutable<Part> {
+    const parts = this.#parts(m);
+    const p = this.#mine(parts[index] as Part);
+    parts[index] = p;
+    return p;
+  }
+
+  /** Adds a part to a message from {@link writing}. */
+  addPart(m: Mutable<Message>, part: Part): Mutable<Part> {
+    const p = this.#mine(part);
+    this.#parts(m).push(p);
+    return p;
+  }
+
+  /** A call of a message from {@link writing}, for writing. */
+  call(m: Mutable<Message>, id: string): Mutable<ToolCall> | undefined {
+    const index = m.parts.findIndex((p) => p.tool?.id === id);
+    if (index < 0) return undefined;
+    const p = this.part(m, index);
+    const call = this.#mine(p.tool as ToolCall);
+    p.tool = call;
+    return call;
+  }
+
+  /** Adds a message whose parent is known. As the head it ends the shown branch. */
+  addMessage(message: Message, head: boolean): void {
+    const key = place(message.parent, message.role);
+    const ids = [...(this.#places.get(key) ?? []), message.id];
+    this.#places = this.#mineMap(this.#places).set(key, ids);
+    const m = this.#mine(message);
+    if (head && message.parent === this.#head) {
+      this.#mineList("messages").push(m);
+      this.#head = m.id;
+    } else {
+      this.#aside = this.#mineMap(this.#aside).set(m.id, m);
+      if (head) this.moveHead(m.id);
+    }
+    if (ids.length > 1) for (const id of ids) this.#sibling(id, ids);
+  }
+
+  /** Shows the branch that ends in a message. Not to know it is to be lost. */
+  moveHead(id: string): void {
+    if (!this.knows(id)) {
+      this.lost = true;
+      return;
+    }
+    const known = new Map(this.#aside);
+    for (const m of this.#messages) known.set(m.id, m);
+    const { messages, aside } = branch(known, id);
+    this.#own.add(messages).add(aside);
+    this.#messages = messages;
+    this.#aside = aside;
+    this.#head = id;
+  }
+
+  /** A run. */
+  run(id: string | undefined): Run | undefined {
+    return this.#runs.findLast((run) => run.id === id);
+  }
+
+  /** A run from {@link run}, for writing. */
+  writableRun(run: Run): Mutable<Run> {
+    if (this.#own.has(run)) return run;
+    const own = this.#mine(run);
+    this.#mineList("runs")[this.#runs.lastIndexOf(run)] = own;
+    return own;
+  }
+
+  /** Adds a run. */
+  addRun(run: Run): void {
+    this.#mineList("runs").push(run);
+  }
+
+  /** The state after the batch. */
+  finish(): State {
+    const before = this.#before;
+    if (this.seq === before.shown.seq) return before;
+    const messages = this.#messages;
+    const moved = messages.length !== before.shown.messages.length || this.#head !== before.shown.head;
+    const runs =
+      moved || this.#runs !== before.runs
+        ? same(shownRuns(this.#runs, messages), before.shown.runs)
+        : before.shown.runs;
+    const shown: Mutable<Snapshot> = { ...before.shown, seq: this.seq, messages, runs };
+    if (this.#facts) this.#finishFacts(shown);
+    return { shown, aside: this.#aside, runs: this.#runs, places: this.#places, lost: this.lost };
+  }
+
+  #finishFacts(shown: Mutable<Snapshot>): void {
+    const { session, approvals, inbox } = this;
+    const waits = new Set(inbox.flatMap((item) => (item.mode === "steer" ? [] : [item.run])));
+    const active = this.#runs.findLast((run) => !isTerminal(run) && !run.background && !waits.has(run.id));
+    session.status = active?.status ?? "idle";
+    if (active) session.run = active.id;
+    else delete session.run;
+    session.approvals = approvals.length;
+    session.inbox = inbox.length;
+    Object.assign(shown, { session, approvals, inbox, hasMore: goesOn(shown.messages) });
+    if (this.#head !== undefined) shown.head = this.#head;
+    const next = below(this.#places, this.#head);
+    if (next) shown.below = next;
+    else delete shown.below;
+  }
+
+  /** The newest first: what streams is at the end. */
+  #find(id: string): Message | undefined {
+    return this.#messages.findLast((m) => m.id === id) ?? this.#aside.get(id);
+  }
+
+  #writable(m: Message): Mutable<Message> {
+    if (this.#own.has(m)) return m;
+    const own = this.#mine(m);
+    const index = this.#messages.lastIndexOf(m);
+    if (index >= 0) this.#mineList("messages")[index] = own;
+    else this.#aside = this.#mineMap(this.#aside).set(m.id, own);
+    return own;
+  }
+
+  #sibling(id: string, siblings: readonly string[]): void {
+    const m = this.#find(id);
+    if (m) this.#writable(m).siblings = siblings;
+  }
+
+  #parts(m: Mutable<Message>): Part[] {
+    if (!this.#own.has(m.parts)) {
+      m.parts = [...m.parts];
+      this.#own.add(m.parts);
+    }
+    return m.parts as Part[];
+  }
+
+  #mine<T extends object>(value: T): Mutable<T> {
+    if (this.#own.has(value)) return value;
+    const own = { ...value };
+    this.#own.add(own);
+    return own;
+  }
+
+  #mineMap<V>(map: ReadonlyMap<string, V>): Map<string, V> {
+    if (this.#own.has(map)) return map as Map<string, V>;
+    const own = new Map(map);
+    this.#own.add(own);
+    return own;
+  }
+
+  #mineList(name: "messages"): Message[];
+  #mineList(name: "runs"): Run[];
+  #mineList(name: "messages" | "runs"): unknown[] {
+    let list: readonly unknown[] = name === "runs" ? this.#runs : this.#messages;
+    if (this.#own.has(list)) return list as unknown[];
+    list = [...list];
+    this.#own.add(list);
+    if (name === "runs") this.#runs = list as Run[];
+    else this.#messages = list as Message[];
+    return list as unknown[];
+  }
+}

@@ -1,0 +1,321 @@
+/**
+ * The sessions of a page: their list, as it changes, and the mirrors of those
+ * that are open.
+ *
+ * @module
+ */
+
+import type { Api } from "./api.ts";
+import type { Connection } from "./connection.ts";
+import type { Environment } from "./environment.ts";
+import { Listeners } from "./listeners.ts";
+import { type MirrorParts, SessionMirror } from "./mirror.ts";
+import { failureOf } from "./problem.ts";
+import { Publisher } from "./publisher.ts";
+import { ReadMarks } from "./read-marks.ts";
+import { persist, sleep, type Wake, waitAfter } from "./retry.ts";
+import { same } from "./state.ts";
+import type { Store } from "./store.ts";
+import type { Tabs } from "./tabs.ts";
+import { settled } from "./view.ts";
+import type { Failure, SessionRow } from "./wire.ts";
+
+/** A session in the list. */
+export type SessionItem = SessionRow & {
+  /** Something happened since it was read in this browser. */
+  readonly unread: boolean;
+};
+
+/** The list of sessions. It is replaced, never changed; a row that did not change is the same object. */
+export type SessionsView = {
+  /** The last changed first: those that are loaded and whose titles hold `search`. */
+  readonly items: readonly SessionItem[];
+  readonly search: string;
+  /** Whether there are more: see `loadMore`. */
+  readonly hasMore: boolean;
+  readonly status: "loading" | "ready";
+  /** Why the list may be old, or incomplete. It is tried again. */
+  readonly failure: Failure | undefined;
+};
+
+/** What a manager is made with. */
+export type ManagerParts = MirrorParts & { readonly store: Store; readonly tabs: Tabs };
+
+const pageSize = 50;
+const pageMost = 200;
+/** Mirrors that nobody watches and that are kept: to come back to one costs only what was missed. */
+const keptMost = 20;
+/** How long a search waits for the next letter, in milliseconds. */
+const typing = 200;
+
+/** See the module. The list is followed while somebody subscribes. */
+export class SessionManager {
+  readonly #parts: ManagerParts;
+  readonly #api: Api;
+  readonly #env: Environment;
+  readonly #connection: Connection;
+  readonly #wake: Wake;
+  readonly #marks: ReadMarks;
+  readonly #publisher: Publisher;
+  readonly #listeners: Listeners;
+  /** Mirrors, the longest unused first. */
+  readonly #mirrors = new Map<string, SessionMirror>();
+  readonly #ears = new Set<(before: SessionRow | undefined, now: SessionRow | undefined) => void>();
+  /** All rows that are known. */
+  readonly #rows = new Map<string, SessionRow>();
+  /** The end of what is loaded of the list that is shown, by order; undefined: all of it. */
+  #edge: SessionRow | undefined;
+  #next: string | undefined;
+  #search = "";
+  #loaded = false;
+  #failure: Failure | undefined;
+  #load: AbortController | undefined;
+  /** Sessions that changed, or went, while the list was on its way. */
+  #meanwhile = new Set<string>();
+  #more: Promise<void> | undefined;
+  #stopList = () => {};
+  #stopTyping = () => {};
+  #view: SessionsView = { items: [], search: "", hasMore: false, status: "loading", failure: undefined };
+
+  constructor(parts: ManagerParts) {
+    this.#parts = { ...parts, onWatched: (mirror, watched) => this.#watched(mirror, watched) };
+    this.#api = parts.api;
+    this.#env = parts.env;
+    this.#connection = parts.connection;
+    this.#wake = parts.wake;
+    this.#publisher = new Publisher(parts.env, () => this.#publish());
+    this.#marks = new ReadMarks(parts.store, parts.tabs, () => this.#publisher.soon());
+    this.#listeners = new Listeners(
+      () => {
+        this.#stopList = this.#connection.followList({
+          listed: () => void this.#fetch(),
+          rows: (upsert, removed) => this.#take(upsert, removed),
+        });
+      },
+      () => {
+        this.#stopList();
+        this.#load?.abort();
+      },
+    );
+  }
+
+  /** Calls back after each new view, until the returned function is called. */
+  subscribe = (listener: () => void): (() => void) => this.#listeners.add(listener);
+
+  /** The view. */
+  getSnapshot = (): SessionsView => this.#view;
+
+  /** The mirror of a session: the same one for all who ask while it is in use. It starts when somebody subscribes. */
+  session = (id: string): SessionMirror => {
+    const known = this.#mirrors.get(id);
+    return known ?? this.#add(new SessionMirror(id, this.#parts));
+  };
+
+  /** The mirror of a session that the server does not have: its first message begins it. */
+  create = (): SessionMirror => this.#add(new SessionMirror(this.#env.id("ses_"), this.#parts, true));
+
+  /** What is in the list of a session, if it is loaded. */
+  row = (id: string): SessionRow | undefined => this.#rows.get(id);
+
+  /** Shows the sessions whose title holds a text, in any case; "" shows all. */
+  search = (text: string): void => {
+    if (text === this.#search) return;
+    this.#search = text;
+    this.#edge = undefined;
+    this.#next = undefined;
+    this.#loaded = false;
+    this.#load?.abort();
+    this.#stopTyping();
+    this.#stopTyping = this.#env.after(typing, () => void this.#fetch());
+    this.#publisher.now();
+  };
+
+  /** Loads the next page. What fails shows in `failure`. */
+  loadMore = (): Promise<void> => {
+    this.#more ??= this.#nextPage().finally(() => {
+      this.#more = undefined;
+      this.#publisher.soon();
+    });
+    return this.#more;
+  };
+
+  /** A person has seen a session, up to a seq; by default all that the list knows of. */
+  markRead = (id: string, seq: number = this.#rows.get(id)?.seq ?? 0): void => {
+    if (this.#marks.mark(id, seq)) this.#publisher.soon();
+  };
+
+  /** Hears of each row that changes, came or went, until the returned function is called. */
+  onRow(hear: (before: SessionRow | undefined, now: SessionRow | undefined) => void): () => void {
+    this.#ears.add(hear);
+    return () => this.#ears.delete(hear);
+  }
+
+  close(): void {
+    this.#stopList();
+    this.#stopTyping();
+    this.#load?.abort();
+    this.#marks.close();
+  }
+
+  #add(mirror: SessionMirror): SessionMirror {
+    this.#mirrors.set(mirror.id, mirror);
+    this.#evict();
+    return mirror;
+  }
+
+  #watched(mirror: SessionMirror, watched: boolean): void {
+    // The one that is watched is the one that others get.
+    if (watched || this.#mirrors.get(mirror.id) === mirror) {
+      this.#mirrors.delete(mirror.id);
+      this.#mirrors.set(mirror.id, mirror);
+    }
+    this.#evict();
+  }
+
+  #evict(): void {
+    let spare = [...this.#mirrors.values()].filter((mirror) => !mirror.isWatched).length - keptMost;
+    for (const [id, mirror] of this.#mirrors) {
+      if (spare <= 0) return;
+      if (mirror.isWatched) continue;
+      this.#mirrors.delete(id);
+      spare--;
+    }
+  }
+
+  /** Gets the list as far as it was loaded, however long it takes. */
+  async #fetch(): Promise<void> {
+    this.#load?.abort();
+    const load = new AbortController();
+    this.#load = load;
+    this.#meanwhile = new Set();
+    for (let failures = 1; ; failures++) {
+      try {
+        await this.#pages(load.signal);
+        this.#failure = undefined;
+        break;
+      } catch (error) {
+        if (load.signal.aborted) return;
+        this.#failure = failureOf(error);
+        this.#publisher.soon();
+        await sleep(waitAfter(error, failures, this.#env), this.#env, this.#wake);
+        if (load.signal.aborted) return;
+      }
+    }
+    this.#publisher.soon();
+  }
+
+  async #pages(signal: AbortSignal): Promise<void> {
+    const wanted = Math.max(this.#shown().length, pageSize);
+    const found = new Map<string, SessionRow>();
+    let cursor: string | undefined;
+    do {
+      const limit = Math.min(wanted - found.size, pageMost);
+      const page = await this.#api.sessions({
+        search: this.#search,
+        limit: Math.max(limit, 1),
+        signal,
+        ...(cursor && { cursor }),
+      });
+      signal.throwIfAborted();
+      for (const row of page.items) found.set(row.id, row);
+      cursor = page.next;
+    } while (cursor && found.size < wanted);
+    const last = [...found.values()].at(-1);
+    this.#edge = cursor ? last : undefined;
+    this.#next = cursor;
+    this.#loaded = true;
+    // A row that was within reach and is not there any more is gone.
+    for (const row of this.#shown()) {
+      if (!found.has(row.id) && !this.#meanwhile.has(row.id)) this.#remove(row.id);
+    }
+    for (const row of found.values()) this.#upsert(row, true);
+  }
+
+  async #nextPage(): Promise<void> {
+    const cursor = this.#next;
+    if (!cursor || !this.#loaded) return;
+    const search = this.#search;
+    try {
+      const ask = () => this.#api.sessions({ search, cursor, limit: pageSize });
+      const page = await persist(ask, this.#env, this.#wake, 20_000);
+      if (this.#next !== cursor || this.#search !== search) return; // the list was asked for anew
+      for (const row of page.items) this.#upsert(row, true);
+      this.#next = page.next;
+      this.#edge = page.next ? (page.items.at(-1) ?? this.#edge) : undefined;
+      this.#failure = undefined;
+    } catch (error) {
+      this.#failure = failureOf(error);
+    }
+  }
+
+  #take(upsert: readonly SessionRow[], removed: readonly string[]): void {
+    for (const row of upsert) {
+      this.#meanwhile.add(row.id);
+      this.#upsert(row, false);
+    }
+    for (const id of removed) {
+      this.#meanwhile.add(id);
+      this.#remove(id);
+      this.#marks.forget(id);
+    }
+    this.#publisher.soon();
+  }
+
+  /** Takes a row, unless a newer one is known or, of a list that was on its way, the session went meanwhile. */
+  #upsert(row: SessionRow, listed: boolean): void {
+    const before = this.#rows.get(row.id);
+    if (before && before.seq > row.seq) return;
+    if (!before && listed && this.#meanwhile.has(row.id)) return;
+    this.#rows.set(row.id, before ? settled(before, row) : row);
+    // What is in the first list is no news; what comes up later is.
+    if (this.#marks.of(row.id) === undefined) this.#marks.mark(row.id, listed ? row.seq : 0);
+    if (!before) this.#mirrors.get(row.id)?.appeared();
+    for (const hear of [...this.#ears]) hear(before, row);
+  }
+
+  #remove(id: string): void {
+    const before = this.#rows.get(id);
+    if (!before) return;
+    this.#rows.delete(id);
+    for (const hear of [...this.#ears]) hear(before, undefined);
+  }
+
+  /** The rows of the list that is shown, in its order. */
+  #shown(): SessionRow[] {
+    const search = this.#search.toLowerCase();
+    const edge = this.#edge;
+    return [...this.#rows.values()]
+      .filter((row) => row.title.toLowerCase().includes(search) && (!edge || order(row, edge) <= 0))
+      .sort(order);
+  }
+
+  #publish(): void {
+    const items = this.#shown().map((row) => this.#item(row));
+    const view = settled<SessionsView>(this.#view, {
+      items: same(items, this.#view.items),
+      search: this.#search,
+      hasMore: this.#next !== undefined,
+      status: this.#loaded ? "ready" : "loading",
+      failure: this.#failure,
+    });
+    if (view === this.#view) return;
+    this.#view = view;
+    this.#listeners.call();
+  }
+
+  readonly #items = new WeakMap<SessionRow, SessionItem>();
+
+  #item(row: SessionRow): SessionItem {
+    const unread = row.seq > (this.#marks.of(row.id) ?? 0);
+    const known = this.#items.get(row);
+    if (known?.unread === unread) return known;
+    const item = { ...row, unread };
+    this.#items.set(row, item);
+    return item;
+  }
+}
+
+/** The last changed first. */
+function order(a: SessionRow, b: SessionRow): number {
+  return Date.parse(b.updatedAt) - Date.parse(a.updatedAt) || (a.id < b.id ? 1 : a.id > b.id ? -1 : 0);
+}

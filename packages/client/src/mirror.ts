@@ -1,0 +1,563 @@
+/**
+ * The mirror of one session: a snapshot, then every event after it, once and in
+ * order. It never guesses: what does not join is asked for again.
+ *
+ * @module
+ */
+
+import type { Api } from "./api.ts";
+import { backoff } from "./backoff.ts";
+import { Commands } from "./commands.ts";
+import type { Connection, Follower } from "./connection.ts";
+import type { Environment } from "./environment.ts";
+import { foldAll, isDelta, rangeOf } from "./fold.ts";
+import { Listeners } from "./listeners.ts";
+import type { Outbox, Pending } from "./outbox.ts";
+import { failureOf, Problem } from "./problem.ts";
+import { Publisher } from "./publisher.ts";
+import { persist, sleep, type Wake, waitAfter } from "./retry.ts";
+import { adopt, empty, fromSnapshot, prepend, type State, same } from "./state.ts";
+import { blank, type OlderStatus, type SessionView, type SyncStatus, settled } from "./view.ts";
+import type {
+  Accepted,
+  Approval,
+  Decision,
+  Failure,
+  Frame,
+  Json,
+  Outcome,
+  OutgoingPart,
+  Run,
+  Snapshot,
+  Submission,
+} from "./wire.ts";
+
+/** What a mirror is made with. */
+export type MirrorParts = {
+  readonly api: Api;
+  readonly connection: Connection;
+  readonly env: Environment;
+  readonly outbox: Outbox;
+  /** Tells that the connection is there again. */
+  readonly wake: Wake;
+  /** Somebody watches it, or nobody any more. */
+  readonly onWatched?: (mirror: SessionMirror, watched: boolean) => void;
+};
+
+/** How something is said. See PROTOCOL.md, `POST …/messages`. */
+export type SendOptions = Omit<Submission, "id" | "parts">;
+
+/** Messages of a snapshot, and of a page of earlier ones. */
+const windowSize = 50;
+/** How long a mirror that nobody watches goes on, in milliseconds: a page that is drawn anew comes back. */
+const linger = 5_000;
+/** Frames that wait for a snapshot. With more, they are asked for again when it is there. */
+const waitingMost = 20_000;
+/** A new session of which so much is missed is read from its beginning. */
+const shortLog = 50;
+/** Tries to get a page of messages that are all of one time. */
+const pageTries = 5;
+
+/** Where the mirror is. */
+type Phase =
+  /** Nobody watches. */
+  | "resting"
+  /** A snapshot is on its way, and nothing is known. */
+  | "loading"
+  /** The log is followed. With a state that is lost, a snapshot is on its way. */
+  | "following"
+  | "new"
+  | "missing"
+  | "deleted";
+
+/** See the module. It follows its session while somebody subscribes. */
+export class SessionMirror {
+  readonly id: string;
+  readonly #parts: MirrorParts;
+  readonly #commands: Commands;
+  readonly #publisher: Publisher;
+  readonly #listeners: Listeners;
+  #phase: Phase = "resting";
+  /** What it is while nobody watches. */
+  #asleep: Phase = "loading";
+  #state: State | undefined;
+  /** What came and joins, and is not folded yet. */
+  #queue: Frame[] = [];
+  /** The last seq that came. */
+  #cursor = 0;
+  /** Where the log ended when it was asked for. */
+  #head = 0;
+  /** Whether the log comes: the connection is there and has answered. */
+  #flows = false;
+  /** A gap was seen, and the log was asked for again. */
+  #asking = false;
+  #gaps = 0;
+  /** For a lost state: what it will become, when the log has come to its seq. */
+  #snapshot: Snapshot | undefined;
+  #load: AbortController | undefined;
+  #trouble: { failure: Failure; retryAt: number } | undefined;
+  #older: OlderStatus = { name: "idle" };
+  #stopFollow: (() => void) | undefined;
+  #stopLinger = () => {};
+  #stopGap = () => {};
+  #stopOutbox = () => {};
+  readonly #blank: SessionView;
+  #view: SessionView;
+
+  /** `fresh` says that the session is not on the server yet. */
+  constructor(id: string, parts: MirrorParts, fresh = false) {
+    this.id = id;
+    this.#parts = parts;
+    if (fresh) this.#asleep = "new";
+    this.#blank = blank(id, { name: fresh ? "new" : "loading" });
+    this.#view = this.#blank;
+    this.#publisher = new Publisher(parts.env, () => this.#publish());
+    this.#commands = new Commands(parts.env, parts.wake, () => this.#publisher.now());
+    this.#listeners = new Listeners(
+      () => this.#watched(),
+      () => this.#unwatched(),
+    );
+  }
+
+  /** Calls back after each new view, until the returned function is called. The first subscriber starts the mirror. */
+  subscribe = (listener: () => void): (() => void) => this.#listeners.add(listener);
+
+  /** The view. It is replaced, never changed. */
+  getSnapshot = (): SessionView => this.#view;
+
+  /** Whether somebody watches. */
+  get isWatched(): boolean {
+    return this.#phase !== "resting";
+  }
+
+  // What a person does. Each shows at once.
+
+  /** Says something. The submission is kept until the server has it, even over a reload. */
+  send = (what: string | readonly OutgoingPart[], options: SendOptions = {}): Pending => {
+    const parts: readonly OutgoingPart[] = typeof what === "string" ? [{ type: "text", text: what }] : what;
+    const { env, outbox } = this.#parts;
+    const pending = outbox.send(this.id, { id: env.id("msg_"), parts, ...options });
+    if (this.#asleep === "new") this.#asleep = "loading"; // it will be there when somebody watches again
+    this.#publisher.now();
+    return pending;
+  };
+
+  /** Gives a submission that failed, or waits to be sent, back to the composer. */
+  takeBack = (id: string): Submission | undefined => {
+    const submission = this.#parts.outbox.takeBack(id);
+    this.#publisher.now();
+    return submission;
+  };
+
+  /** Says something else in the place of a message: a new branch. */
+  edit = (message: string, what: string | readonly OutgoingPart[], options: SendOptions = {}): Pending => {
+    const old = this.#view.messages.find((m) => m.id === message);
+    if (!old) throw new RangeError(`the message ${message} is not shown`);
+    return this.send(what, { parent: old.parent ?? "", ...options });
+  };
+
+  /** Stops the active run, or the given one and no other. Undefined if there is none. That it has ended already is no error. */
+  stop = async (run: string | undefined = this.#view.run?.id, reason?: string): Promise<Run | undefined> => {
+    if (!run) return undefined;
+    const { api } = this.#parts;
+    try {
+      const ask = () => api.cancelRun(run, reason ? { reason } : {});
+      return (await this.#commands.send({ kind: "stop", run }, ask)).run;
+    } catch (error) {
+      if (error instanceof Problem && error.code === "run_terminal") return error.run;
+      throw error;
+    }
+  };
+
+  /** Runs the input of a run that has ended again. The new answer is a sibling of the old one. */
+  retry = async (run: string): Promise<Run> => {
+    const { api, env } = this.#parts;
+    const id = env.id("run_");
+    return (await this.#commands.send({ kind: "retry", run }, () => api.retryRun(run, { id }))).run;
+  };
+
+  /** Makes an answer again: see {@link retry}. */
+  regenerate = (message: string): Promise<Run> => {
+    const run = this.#view.messages.find((m) => m.id === message)?.run;
+    return run
+      ? this.retry(run)
+      : Promise.reject(new RangeError(`no run of the message ${message} is known`));
+  };
+
+  /** Decides an approval. A `Problem` with `approval_decided` has the approval as somebody else decided it. */
+  decide = async (
+    approval: string,
+    decision: Decision,
+    options: { note?: string; arguments?: Json } = {},
+  ): Promise<Approval> => {
+    const ask = () => this.#parts.api.decide(approval, { decision, ...options });
+    return (await this.#commands.send({ kind: "decide", approval, decision }, ask)).approval;
+  };
+
+  /** Says what a call did whose outcome nobody knows. */
+  resolve = async (
+    run: string,
+    call: string,
+    outcome: Outcome,
+    options: { result?: Json; note?: string } = {},
+  ): Promise<Run> => {
+    const ask = () => this.#parts.api.resolveTool(run, call, { outcome, ...options });
+    return (await this.#commands.send({ kind: "resolve", run, call }, ask)).run;
+  };
+
+  /** Replaces what a waiting message says. */
+  editInbox = async (message: string, what: string | readonly OutgoingPart[]): Promise<void> => {
+    const parts: readonly OutgoingPart[] = typeof what === "string" ? [{ type: "text", text: what }] : what;
+    const ask = () => this.#parts.api.editInbox(this.id, message, parts);
+    await this.#commands.send({ kind: "editInbox", message }, ask);
+  };
+
+  /** Takes a waiting message back. */
+  removeInbox = (message: string): Promise<void> => {
+    const ask = () => gone(this.#parts.api.removeInbox(this.id, message));
+    return this.#commands.send({ kind: "removeInbox", message }, ask, (shown) => !waits(shown, message));
+  };
+
+  /** Shows the branch that leads through a message. */
+  switchTo = async (message: string): Promise<void> => {
+    const ask = () => this.#parts.api.updateSession(this.id, { head: message });
+    await this.#commands.send({ kind: "switch", message }, ask);
+  };
+
+  /** Gives the session another title. */
+  rename = async (title: string): Promise<void> => {
+    const ask = () => this.#parts.api.updateSession(this.id, { title });
+    await this.#commands.send({ kind: "rename", title }, ask);
+  };
+
+  /** Deletes the session for ever. */
+  delete = async (): Promise<void> => {
+    await this.#commands.send({ kind: "delete" }, () => gone(this.#parts.api.deleteSession(this.id)));
+    this.#become("deleted");
+  };
+
+  /** Loads earlier messages. It may be called at any time; what fails shows in `older`. */
+  loadOlder = async (): Promise<void> => {
+    if (this.#older.name === "loading" || !this.#view.hasMore) return;
+    this.#setOlder({ name: "loading" });
+    try {
+      await this.#page();
+      this.#setOlder({ name: "idle" });
+    } catch (error) {
+      this.#setOlder({ name: "failed", failure: failureOf(error) });
+    }
+  };
+
+  /** The session may exist now: somebody else was told of it. */
+  appeared(): void {
+    const phase = this.#phase === "resting" ? this.#asleep : this.#phase;
+    if (phase === "missing" || phase === "new") this.#become("loading");
+  }
+
+  // How it follows.
+
+  #watched(): void {
+    this.#stopLinger();
+    if (this.#phase !== "resting") return;
+    const { outbox, onWatched } = this.#parts;
+    this.#stopOutbox = outbox.onChange((session, accepted) => {
+      if (session !== this.id) return;
+      if (accepted) this.#accepted(accepted);
+      this.#publisher.now();
+    });
+    this.#enter(this.#asleep);
+    onWatched?.(this, true);
+  }
+
+  #unwatched(): void {
+    this.#stopLinger = this.#parts.env.after(linger, () => {
+      this.#asleep = this.#phase === "missing" ? "loading" : this.#phase;
+      this.#enter("resting");
+      this.#stopOutbox();
+      this.#parts.onWatched?.(this, false);
+    });
+  }
+
+  #become(phase: Phase): void {
+    if (this.#phase === "resting") this.#asleep = phase;
+    else this.#enter(phase);
+  }
+
+  /** The one door between phases. */
+  #enter(phase: Phase): void {
+    this.#phase = phase;
+    this.#load?.abort();
+    this.#load = undefined;
+    this.#trouble = undefined;
+    this.#snapshot = undefined;
+    this.#stopFollow?.();
+    this.#stopFollow = undefined;
+    this.#stopGap();
+    this.#flows = false;
+    this.#asking = false;
+    switch (phase) {
+      case "loading":
+        void this.#fetch();
+        break;
+      case "following":
+        this.#follow();
+        if (this.#state?.lost) void this.#fetch();
+        break;
+      case "missing":
+      case "deleted":
+        this.#state = undefined;
+        this.#queue = [];
+        this.#cursor = 0;
+    }
+    this.#publisher.soon();
+  }
+
+  #begin(state: State): void {
+    this.#state = state;
+    this.#queue = [];
+    this.#cursor = state.shown.seq;
+    this.#gaps = 0;
+    this.#enter("following");
+  }
+
+  #follow(): void {
+    this.#stopFollow?.();
+    this.#stopFollow = this.#parts.connection.follow(this.id, this.#follower);
+  }
+
+  readonly #follower: Follower = {
+    cursor: () => this.#cursor,
+    following: (head) => {
+      this.#head = head;
+      this.#flows = true;
+      this.#asking = false;
+      this.#publisher.soon();
+    },
+    frames: (_, to, frames) => this.#take(to, frames),
+    paused: () => {
+      this.#flows = false;
+      this.#asking = false;
+      this.#stopGap();
+      this.#publisher.soon();
+    },
+    reset: () => this.#enter("loading"),
+    deleted: () => this.#enter("deleted"),
+    refused: (code) => {
+      if (code === "not_found") this.#enter("deleted");
+      else if (code === "invalid_cursor") this.#enter("loading");
+      else this.#askAgain();
+    },
+  };
+
+  #take(to: number, frames: readonly Frame[]): void {
+    if (this.#asking) return; // what comes now was sent before the answer
+    const before = this.#cursor;
+    let facts = false;
+    for (const frame of frames) {
+      const range = rangeOf(frame);
+      if (range.to <= this.#cursor) continue;
+      if (range.from > this.#cursor + 1) break;
+      this.#queue.push(frame);
+      this.#cursor = range.to;
+      facts ||= !isDelta(frame);
+    }
+    if (this.#cursor > before) this.#gaps = 0;
+    if (this.#cursor < to) this.#askAgain();
+    if (facts || this.#cursor === this.#head) this.#publisher.soon();
+    else this.#publisher.frame();
+    this.#bound();
+  }
+
+  /** Asks for the log again, after what is here: at once, and with backoff if that does not help. */
+  #askAgain(): void {
+    this.#asking = true;
+    const { connection, env } = this.#parts;
+    const wait = this.#gaps === 0 ? 0 : backoff(this.#gaps, env.random());
+    this.#gaps++;
+    if (wait === 0) connection.again(this.id);
+    else this.#stopGap = env.after(wait, () => connection.again(this.id));
+  }
+
+  /** Does not let the log pile up before a snapshot that does not come. */
+  #bound(): void {
+    if (this.#queue.length <= waitingMost || !this.#state?.lost || this.#snapshot) return;
+    this.#stopFollow?.();
+    this.#stopFollow = undefined;
+    this.#queue = [];
+    this.#cursor = this.#state.shown.seq;
+  }
+
+  /** Gets a snapshot, however long it takes. The connection's return starts it anew: an answer may be lost with the old one. */
+  async #fetch(): Promise<void> {
+    const { api, env, wake } = this.#parts;
+    this.#load?.abort();
+    const load = new AbortController();
+    this.#load = load;
+    const stopWake = wake(() => void this.#fetch());
+    load.signal.addEventListener("abort", stopWake);
+    for (let failures = 1; !load.signal.aborted; failures++) {
+      try {
+        const snapshot = await api.snapshot(this.id, { window: windowSize, signal: load.signal });
+        if (load.signal.aborted) return;
+        if (this.#arrived(snapshot)) break;
+      } catch (error) {
+        if (load.signal.aborted) return;
+        if (error instanceof Problem && error.status === 404) {
+          this.#enter(this.#state ? "deleted" : "missing");
+          return;
+        }
+        const wait = waitAfter(error, failures, env);
+        this.#trouble = { failure: failureOf(error), retryAt: env.now() + wait };
+        this.#publisher.soon();
+        await sleep(wait, env, (end) => {
+          load.signal.addEventListener("abort", end);
+          return () => {};
+        });
+      }
+    }
+    stopWake();
+  }
+
+  /** Takes a snapshot. False if it is older than what is here. */
+  #arrived(snapshot: Snapshot): boolean {
+    this.#trouble = undefined;
+    if (this.#phase === "loading") {
+      this.#begin(fromSnapshot(snapshot));
+      return true;
+    }
+    if (this.#state && snapshot.seq < this.#state.shown.seq) return false;
+    this.#snapshot = snapshot;
+    if (!this.#stopFollow) this.#follow();
+    this.#publisher.soon();
+    return true;
+  }
+
+  /** A submission was accepted: the session exists. */
+  #accepted(accepted: Accepted): void {
+    if (this.#phase !== "missing" && this.#phase !== "new") return;
+    if (accepted.seq <= shortLog) this.#begin(empty(this.id));
+    else this.#enter("loading");
+  }
+
+  #fold(): void {
+    if (!this.#state || (this.#state.lost && !this.#snapshot)) return;
+    let frames = this.#queue;
+    this.#queue = [];
+    if (this.#snapshot) {
+      const { seq } = this.#snapshot;
+      const split = frames.findIndex((frame) => rangeOf(frame).to > seq);
+      const [until, rest] = split < 0 ? [frames, []] : [frames.slice(0, split), frames.slice(split)];
+      this.#state = foldAll(this.#state, until);
+      if (this.#state.shown.seq < seq && rest.length === 0) return; // the log is not there yet
+      frames = rest;
+      if (this.#state.shown.seq === seq) this.#state = adopt(this.#state, this.#snapshot);
+      this.#snapshot = undefined;
+    }
+    if (!this.#state.lost) this.#state = foldAll(this.#state, frames);
+    else this.#queue = frames;
+    if (this.#state.lost) void this.#fetch();
+  }
+
+  /** Gets the page before the window, in a state to be put there. */
+  async #page(): Promise<void> {
+    const { api, env, wake } = this.#parts;
+    for (let tries = 0; tries < pageTries; tries++) {
+      const first = this.#state?.shown.messages[0];
+      if (!first?.parent) return;
+      const ask = () => api.messages(this.id, { before: first.id, limit: windowSize });
+      const page = await persist(ask, env, wake, 20_000);
+      this.#fold();
+      if (!this.#state) return;
+      // What is still written is of the page's time: later events would be told twice, or missed.
+      const writing = page.messages.some((m) => m.status === "streaming");
+      if (writing && page.seq !== this.#state.shown.seq) {
+        await sleep(backoff(1, env.random()), env, wake);
+        continue;
+      }
+      const next = prepend(this.#state, page);
+      if (next === this.#state) continue; // the branch was changed meanwhile
+      this.#state = next;
+      return;
+    }
+    throw new Error("the branch changes too quickly");
+  }
+
+  #setOlder(older: OlderStatus): void {
+    this.#older = older;
+    this.#publisher.now();
+  }
+
+  // What it shows.
+
+  #publish(): void {
+    this.#fold();
+    const { outbox } = this.#parts;
+    const shown = this.#state?.shown;
+    const seq = shown?.seq ?? 0;
+    const has = (id: string) =>
+      shown !== undefined && (shown.messages.some((m) => m.id === id) || waits(shown, id));
+    const follows = this.#phase === "following";
+    this.#commands.settle(follows ? shown : undefined);
+    if (follows) outbox.settle(this.id, (id, at) => at <= seq || has(id));
+    const pending = outbox.of(this.id).filter(({ id }) => !has(id));
+    const next: SessionView = {
+      ...(shown
+        ? {
+            id: this.id,
+            session: shown.session,
+            seq,
+            head: shown.head,
+            messages: shown.messages,
+            hasMore: shown.hasMore,
+            below: shown.below,
+            runs: shown.runs,
+            run: shown.runs.find((run) => run.id === shown.session.run),
+            approvals: shown.approvals,
+            inbox: shown.inbox,
+          }
+        : this.#blank),
+      status: settled(this.#view.status, this.#status()),
+      older: this.#older,
+      pending: same(pending, this.#view.pending),
+      gestures: this.#commands.gestures,
+    };
+    const view = settled(this.#view, next);
+    if (view === this.#view) return;
+    this.#view = view;
+    this.#listeners.call();
+  }
+
+  #status(): SyncStatus {
+    const phase = this.#phase === "resting" ? this.#asleep : this.#phase;
+    switch (phase) {
+      case "loading":
+        return { name: "loading", ...this.#trouble };
+      case "missing":
+        return { name: this.#parts.outbox.of(this.id).length > 0 ? "new" : "missing" };
+      case "following":
+        if (!this.#flows)
+          return { name: this.#parts.connection.getSnapshot().name === "open" ? "behind" : "paused" };
+        if (this.#state?.lost || this.#trouble) return { name: "behind", ...this.#trouble };
+        return { name: this.#cursor < this.#head || this.#asking ? "behind" : "live" };
+      case "new":
+      case "deleted":
+        return { name: phase };
+      default:
+        return { name: "paused" };
+    }
+  }
+}
+
+function waits(shown: Snapshot, message: string): boolean {
+  return shown.inbox.some((item) => item.message.id === message);
+}
+
+/** What was asked to go and is not there is gone. */
+async function gone(ask: Promise<void>): Promise<undefined> {
+  try {
+    await ask;
+  } catch (error) {
+    if (!(error instanceof Problem && error.status === 404)) throw error;
+  }
+  return undefined;
+}

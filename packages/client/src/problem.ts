@@ -1,0 +1,108 @@
+import type { Approval, Failure, Run } from "./wire.ts";
+
+/** What a server says when it refuses, as `application/problem+json`. */
+type ProblemBody = {
+  readonly title?: string;
+  readonly detail?: string;
+  readonly code?: string;
+  readonly errors?: readonly FieldError[];
+  readonly run?: Run;
+  readonly approval?: Approval;
+  readonly retryAfterMs?: number;
+};
+
+/** What is wrong with one field: `parts.0.text`. */
+export type FieldError = { readonly field: string; readonly message: string };
+
+/** The codes of PROTOCOL.md §3. More may come. */
+export type ProblemCode =
+  | "malformed"
+  | "invalid_id"
+  | "invalid_cursor"
+  | "unauthenticated"
+  | "forbidden_host"
+  | "forbidden_origin"
+  | "not_found"
+  | "request_timeout"
+  | "message_conflict"
+  | "run_active"
+  | "run_terminal"
+  | "run_not_terminal"
+  | "approval_decided"
+  | "approval_gone"
+  | "tool_outcome_known"
+  | "inbox_delivered"
+  | "too_large"
+  | "invalid"
+  | "inbox_full"
+  | "internal"
+  | "too_many_streams"
+  | "unavailable"
+  | (string & {});
+
+/** The server refused, or failed. A refused command has changed nothing. */
+export class Problem extends Error {
+  override readonly name = "Problem";
+  /** The HTTP status. */
+  readonly status: number;
+  /** What is wrong, for programs; stable. An answer that is not the server's own has `http_<status>`. */
+  readonly code: ProblemCode;
+  readonly errors: readonly FieldError[];
+  /** The run that the refusal is about. */
+  readonly run: Run | undefined;
+  /** The approval as it was decided. */
+  readonly approval: Approval | undefined;
+  /** When to try again, in milliseconds from the answer; 0 if the server did not say. */
+  readonly retryAfterMs: number;
+
+  constructor(status: number, body: ProblemBody) {
+    super(body.detail || body.title || `HTTP ${status}`);
+    this.status = status;
+    this.code = body.code || `http_${status}`;
+    this.errors = body.errors ?? [];
+    this.run = body.run;
+    this.approval = body.approval;
+    this.retryAfterMs = body.retryAfterMs ?? 0;
+  }
+
+  /** Whether the same request may do better later: the server is overloaded, restarting, or unreachable behind a proxy. */
+  get passing(): boolean {
+    return this.status === 408 || this.status >= 500 || (this.status === 429 && this.code !== "inbox_full");
+  }
+}
+
+/** No answer came: nobody knows whether the request was done. The same request again finds out. */
+export class Unanswered extends Error {
+  override readonly name = "Unanswered";
+
+  constructor(cause: unknown) {
+    super("the server did not answer", { cause });
+  }
+}
+
+/** Whether the same request may do better later. */
+export function isPassing(error: unknown): boolean {
+  return error instanceof Unanswered || (error instanceof Problem && error.passing);
+}
+
+/** What an error says, as a value that can be kept and shown. */
+export function failureOf(error: unknown): Failure {
+  const code =
+    error instanceof Problem ? error.code : error instanceof Unanswered ? "unanswered" : "internal";
+  const message = error instanceof Error ? error.message : String(error);
+  return { code, message, retryable: isPassing(error) };
+}
+
+/** Reads a refusal. The body may be anything: a proxy has its own words. */
+export async function problemOf(response: Response, parse: (text: string) => unknown): Promise<Problem> {
+  let body: ProblemBody = {};
+  try {
+    const parsed = parse(await response.text());
+    if (typeof parsed === "object" && parsed) body = parsed;
+  } catch {
+    // Not JSON, or cut short: the status says enough.
+  }
+  const seconds = Number(response.headers.get("Retry-After"));
+  const retryAfterMs = body.retryAfterMs ?? (seconds > 0 ? seconds * 1_000 : 0);
+  return new Problem(response.status, { ...body, retryAfterMs });
+}

@@ -1,0 +1,153 @@
+/**
+ * What a reader knows of a session: a snapshot with a window, and what it needs
+ * to go on from it. Everything here is pure and shares what did not change.
+ *
+ * @module
+ */
+
+import type { Below, Message, MessagePage, Run, SessionRow, Snapshot } from "./wire.ts";
+
+/** A session as a reader knows it. `shown` is what a page shows; all of it is of one seq. */
+export type State = {
+  readonly shown: Snapshot;
+  /** Messages that are known and not on the shown branch, by id. */
+  readonly aside: ReadonlyMap<string, Message>;
+  /** All runs that are known, oldest first. */
+  readonly runs: readonly Run[];
+  /** The ids of the messages in each {@link place}, oldest first. */
+  readonly places: ReadonlyMap<string, readonly string[]>;
+  /**
+   * The log went on about messages that this state does not have: the branch
+   * that is shown is not the active one. {@link adopt} a new snapshot.
+   */
+  readonly lost: boolean;
+};
+
+/** Where a message hangs in the tree. Messages in one place are siblings. */
+export function place(parent: string | undefined, role: string): string {
+  return `${role} ${parent ?? ""}`;
+}
+
+/** The state before a session's first event. */
+export function empty(id: string): State {
+  const session: SessionRow = {
+    id,
+    title: "",
+    status: "idle",
+    approvals: 0,
+    inbox: 0,
+    seq: 0,
+    createdAt: "",
+    updatedAt: "",
+  };
+  const shown = { session, seq: 0, messages: [], hasMore: false, runs: [], approvals: [], inbox: [] };
+  return { shown, aside: new Map(), runs: [], places: new Map(), lost: false };
+}
+
+/** The state of a reader that has nothing but a snapshot. */
+export function fromSnapshot(snapshot: Snapshot): State {
+  return {
+    shown: snapshot,
+    aside: new Map(),
+    runs: snapshot.runs,
+    places: placesOf(new Map(), snapshot.messages, snapshot),
+    lost: false,
+  };
+}
+
+/**
+ * Takes a new snapshot of the same seq without forgetting what was known: the
+ * window keeps the older messages that lead to the snapshot's.
+ */
+export function adopt(state: State, snapshot: Snapshot): State {
+  if (state.shown.seq !== snapshot.seq) {
+    throw new RangeError(`a snapshot at ${snapshot.seq} does not fit a state at ${state.shown.seq}`);
+  }
+  const known = new Map(state.aside);
+  for (const m of state.shown.messages) known.set(m.id, m);
+  for (const m of snapshot.messages) known.set(m.id, m);
+  const runs = new Map(state.runs.map((run) => [run.id, run]));
+  for (const run of snapshot.runs) runs.set(run.id, run);
+  const sorted = [...runs.values()].sort((a, b) => Date.parse(a.queuedAt) - Date.parse(b.queuedAt));
+  const { messages, aside } = branch(known, snapshot.head);
+  return {
+    shown: { ...snapshot, messages, hasMore: goesOn(messages), runs: shownRuns(sorted, messages) },
+    aside,
+    runs: sorted,
+    places: placesOf(new Map(state.places), snapshot.messages, snapshot),
+    lost: false,
+  };
+}
+
+/**
+ * Puts a page of earlier messages before the shown ones. A page that does not
+ * end where the window begins changes nothing. Messages of the page that are
+ * still streaming must be of the state's seq.
+ */
+export function prepend(state: State, page: MessagePage): State {
+  const first = state.shown.messages[0];
+  const last = page.messages.at(-1);
+  if (!first?.parent || first.parent !== last?.id) return state;
+  const messages = [...page.messages, ...state.shown.messages];
+  return {
+    ...state,
+    shown: { ...state.shown, messages, hasMore: goesOn(messages), runs: shownRuns(state.runs, messages) },
+    places: placesOf(new Map(state.places), page.messages),
+  };
+}
+
+/** The branch that ends in `head`, as far as it is known, and what is not on it. */
+export function branch(
+  known: ReadonlyMap<string, Message>,
+  head: string | undefined,
+): { messages: Message[]; aside: Map<string, Message> } {
+  const aside = new Map(known);
+  const messages: Message[] = [];
+  for (let m = aside.get(head ?? ""); m; m = aside.get(m.parent ?? "")) {
+    messages.push(m);
+    aside.delete(m.id);
+  }
+  return { messages: messages.reverse(), aside };
+}
+
+/** Whether a branch has messages before these: only a root has no parent. */
+export function goesOn(messages: readonly Message[]): boolean {
+  return messages[0]?.parent !== undefined;
+}
+
+/** The runs that are open, or that the messages name. */
+export function shownRuns(runs: readonly Run[], messages: readonly Message[]): readonly Run[] {
+  const named = new Set(messages.map((m) => m.run));
+  const shown = runs.filter((run) => !isTerminal(run) || named.has(run.id));
+  return shown.length === runs.length ? runs : shown;
+}
+
+/** The messages that follow the head, if there are any. */
+export function below(places: State["places"], head: string | undefined): Below | undefined {
+  if (head === undefined) return undefined;
+  const roles = ["user", "assistant"].flatMap((role) => {
+    const ids = places.get(place(head, role));
+    return ids ? [[role, ids] as const] : [];
+  });
+  return roles.length > 0 ? Object.fromEntries(roles) : undefined;
+}
+
+/** Whether nothing more happens to a run. */
+export function isTerminal(run: Pick<Run, "status">): boolean {
+  return run.status === "completed" || run.status === "failed" || run.status === "cancelled";
+}
+
+function placesOf(
+  places: Map<string, readonly string[]>,
+  messages: readonly Message[],
+  end?: Pick<Snapshot, "head" | "below">,
+): Map<string, readonly string[]> {
+  for (const m of messages) places.set(place(m.parent, m.role), m.siblings ?? [m.id]);
+  for (const [role, ids] of Object.entries(end?.below ?? {})) places.set(place(end?.head, role), ids);
+  return places;
+}
+
+/** The list before, if the new one holds the same. */
+export function same<T>(list: readonly T[], before: readonly T[]): readonly T[] {
+  return list.length === before.length && list.every((item, i) => item === before[i]) ? before : list;
+}

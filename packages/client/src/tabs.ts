@@ -1,0 +1,78 @@
+import type { Channel, Environment } from "./environment.ts";
+import type { Accepted } from "./wire.ts";
+
+/** What tabs of one origin tell each other. Each is a hint: who misses it is late, not wrong. */
+export type TabMessage =
+  /** The outbox of a session changed; `accepted` is what a submission of it became. */
+  | {
+      readonly type: "outbox";
+      readonly session: string;
+      readonly id: string;
+      readonly accepted?: Pick<Accepted, "seq">;
+    }
+  | { readonly type: "draft"; readonly session: string; readonly text: string }
+  | { readonly type: "read"; readonly session: string; readonly seq: number }
+  /** Is that tab there? */
+  | { readonly type: "who"; readonly tab: string }
+  | { readonly type: "here"; readonly tab: string };
+
+/** How long a tab has to say that it is there, in milliseconds. */
+const patience = 500;
+
+/** The other tabs of this origin, if the browser lets us speak to them. */
+export class Tabs {
+  /** This tab. A reload is another one. */
+  readonly id: string;
+  readonly #env: Environment;
+  readonly #channel: Channel | undefined;
+  readonly #ears = new Set<(message: TabMessage) => void>();
+
+  constructor(name: string, env: Environment) {
+    this.#env = env;
+    this.id = env.id("tab_");
+    this.#channel = env.channel?.(name);
+    if (this.#channel) this.#channel.onmessage = (event) => this.#hear(event.data as TabMessage);
+  }
+
+  /** Tells the others. */
+  tell(message: TabMessage): void {
+    this.#channel?.postMessage(message);
+  }
+
+  /** Hears the others, until the returned function is called. */
+  onMessage(hear: (message: TabMessage) => void): () => void {
+    this.#ears.add(hear);
+    return () => this.#ears.delete(hear);
+  }
+
+  /** Whether a tab is there. One that cannot be asked is not. */
+  isThere(tab: string): Promise<boolean> {
+    if (tab === this.id) return Promise.resolve(true);
+    if (!this.#channel) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const end = (there: boolean) => {
+        stopTimer();
+        stop();
+        resolve(there);
+      };
+      const stop = this.onMessage((message) => {
+        if (message.type === "here" && message.tab === tab) end(true);
+      });
+      const stopTimer = this.#env.after(patience, () => end(false));
+      this.tell({ type: "who", tab });
+    });
+  }
+
+  close(): void {
+    this.#ears.clear();
+    this.#channel?.close();
+  }
+
+  #hear(message: TabMessage): void {
+    if (message.type === "who") {
+      if (message.tab === this.id) this.tell({ type: "here", tab: this.id });
+      return;
+    }
+    for (const hear of [...this.#ears]) hear(message);
+  }
+}
