@@ -101,8 +101,10 @@ func assistantMessages(m *session.Message, before, limit int, tools bool) []mode
 		case p.Type == session.PartTool && p.Tool != nil && p.Tool.Status != session.CallWriting:
 			call, result := tell(p.Tool, limit)
 			if !tools { // providers refuse calls where no tools are offered
-				said.Parts = append(said.Parts, model.Part{Kind: model.TextPart,
-					Text: fmt.Sprintf("[called %s with %s: %s]", call.Name, call.Arguments, result.Text)})
+				said.Parts = append(said.Parts, model.Part{
+					Kind: model.TextPart,
+					Text: fmt.Sprintf("[called %s with %s: %s]", call.Name, call.Arguments, result.Text),
+				})
 				continue
 			}
 			said.Parts = append(said.Parts, call)

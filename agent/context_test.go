@@ -91,8 +91,10 @@ func TestNoBranchMakesAHistoryThatAStrictProviderRefuses(t *testing.T) {
 		turns := rapid.IntRange(1, 6).Draw(t, "turns")
 		for i := range turns {
 			for range rapid.IntRange(1, 2).Draw(t, "user messages") {
-				branch = append(branch, session.Message{ID: fmt.Sprint("u", len(branch)), Role: session.RoleUser, Status: session.MessageWhole,
-					Parts: rapid.SliceOfN(userPart(), 1, 2).Draw(t, "said")})
+				branch = append(branch, session.Message{
+					ID: fmt.Sprint("u", len(branch)), Role: session.RoleUser, Status: session.MessageWhole,
+					Parts: rapid.SliceOfN(userPart(), 1, 2).Draw(t, "said"),
+				})
 			}
 			m := session.Message{ID: fmt.Sprint("a", i), Role: session.RoleAssistant, Status: session.MessageWhole}
 			steps := rapid.IntRange(0, 4).Draw(t, "steps")
@@ -128,8 +130,10 @@ func userPart() *rapid.Generator[session.Part] {
 func assistantPart(t *rapid.T, step int, calls *int) session.Part {
 	switch rapid.IntRange(0, 3).Draw(t, "part") {
 	case 0:
-		return session.Part{Type: session.PartText, Step: step, Text: rapid.SampledFrom([]string{"", " ", "text", "text "}).Draw(t, "text"),
-			State: rapid.SampledFrom([]session.PartState{"", session.PartFailed, session.PartStreaming}).Draw(t, "state")}
+		return session.Part{
+			Type: session.PartText, Step: step, Text: rapid.SampledFrom([]string{"", " ", "text", "text "}).Draw(t, "text"),
+			State: rapid.SampledFrom([]session.PartState{"", session.PartFailed, session.PartStreaming}).Draw(t, "state"),
+		}
 	case 1:
 		return session.Part{Type: session.PartReasoning, Step: step, Text: "hm", Signature: rapid.SampledFrom([]string{"", "sig"}).Draw(t, "signature")}
 	}

@@ -100,12 +100,16 @@ func (a Agent) following(s *session.State, run *session.Run, step *session.Step,
 		return Complete{}
 	}
 	if used := run.Usage.InputTokens + run.Usage.OutputTokens; used > limits.Tokens {
-		return Fail{Failure: session.Failure{Code: "token_limit",
-			Message: fmt.Sprintf("the run used %d tokens; its agent allows %d", used, limits.Tokens)}}
+		return Fail{Failure: session.Failure{
+			Code:    "token_limit",
+			Message: fmt.Sprintf("the run used %d tokens; its agent allows %d", used, limits.Tokens),
+		}}
 	}
 	if step.Step >= limits.Steps {
-		return Fail{Failure: session.Failure{Code: "step_limit",
-			Message: fmt.Sprintf("the run made %d model calls; its agent allows no more", step.Step)}}
+		return Fail{Failure: session.Failure{
+			Code:    "step_limit",
+			Message: fmt.Sprintf("the run made %d model calls; its agent allows no more", step.Step),
+		}}
 	}
 	return CallModel{Step: step.Step + 1, Attempt: 1}
 }

@@ -288,8 +288,10 @@ func (a *answer) called(ctx context.Context, b *block, reason model.FinishReason
 	called := session.ToolCalled{Message: a.message, Call: b.call, Name: b.name, Effects: session.Unsafe}
 	refuse := func(code, message string) []session.Data {
 		called.RawArguments = session.TrimText(raw, tool.InlineLimit)
-		return []session.Data{called, session.ToolFailed{Message: a.message, Call: b.call,
-			Error: session.Failure{Code: code, Message: message}}}
+		return []session.Data{called, session.ToolFailed{
+			Message: a.message, Call: b.call,
+			Error: session.Failure{Code: code, Message: message},
+		}}
 	}
 	_, spec, err := a.agent.Tools.Lookup(b.name)
 	if err != nil {

@@ -182,7 +182,7 @@ func (k *carry) carry(ctx context.Context) error {
 		}
 		if limit == nil && left > 0 {
 			var stop context.CancelCauseFunc
-			ctx, stop = context.WithCancelCause(ctx)
+			ctx, stop = context.WithCancelCause(ctx) //nolint:fatcontext // once a claim: limit is set below
 			limit = time.AfterFunc(left, func() { stop(ErrTimeLimit) })
 			defer limit.Stop()
 			defer stop(nil)

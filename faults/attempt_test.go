@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"fmt"
-
 	"syscall"
 	"testing"
 	"time"

@@ -34,8 +34,10 @@ func longSession(t *testing.T, dir, id string, turns, perTurn int) {
 					events = append(events, session.Event{Run: run, Step: step, Attempt: step, Data: d})
 				}
 				add(0, session.RunQueued{Agent: "tester", Input: in, Message: out})
-				add(0, session.MessageCreated{Digest: "d", Message: session.Message{ID: in, Role: session.RoleUser, Parent: p, Run: run,
-					Status: session.MessageWhole, Parts: []session.Part{{Type: session.PartText, Text: fmt.Sprint("question ", i)}}}})
+				add(0, session.MessageCreated{Digest: "d", Message: session.Message{
+					ID: in, Role: session.RoleUser, Parent: p, Run: run,
+					Status: session.MessageWhole, Parts: []session.Part{{Type: session.PartText, Text: fmt.Sprint("question ", i)}},
+				}})
 				add(0, session.RunStarted{Worker: "w", Fence: 1})
 				add(0, session.MessageCreated{Message: session.Message{ID: out, Role: session.RoleAssistant, Parent: in, Run: run, Status: session.MessageStreaming, Parts: []session.Part{}}})
 				add(1, session.StepStarted{Message: out})

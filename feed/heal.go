@@ -86,12 +86,12 @@ func (t *topic) refresh(ctx context.Context) error {
 	head, err := h.src.Head(ctx, t.id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		h.end(t, fmt.Errorf("session %s: %w", t.id, err))
+		_ = h.end(t, fmt.Errorf("session %s: %w", t.id, err))
 		return nil
 	case err != nil:
 		return fmt.Errorf("head of session %s: %w", t.id, err)
 	case head < known:
-		h.end(t, &AheadError{Session: t.id, After: known, Head: head})
+		_ = h.end(t, &AheadError{Session: t.id, After: known, Head: head})
 		return nil
 	}
 	t.mu.Lock()

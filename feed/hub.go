@@ -128,7 +128,7 @@ func New(src Source, opts Options) *Hub {
 func (h *Hub) Publish(c store.Commit) {
 	if t := h.find(c.Session); t != nil {
 		if c.Deleted {
-			h.end(t, fmt.Errorf("session %s was deleted: %w", c.Session, store.ErrNotFound))
+			_ = h.end(t, fmt.Errorf("session %s was deleted: %w", c.Session, store.ErrNotFound))
 		} else {
 			t.publish(c.Frames)
 		}
@@ -179,7 +179,7 @@ func (h *Hub) Close(cause error) {
 			s := &h.shards[i]
 			s.mu.Lock()
 			for _, t := range s.topics {
-				t.end(err)
+				_ = t.end(err)
 				h.topics.Add(-1)
 			}
 			clear(s.topics)

@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// PageLimit is how many frames a page has unless told otherwise, PageMost how
-	// many it can have. A page of large frames, over 1 MiB, has fewer.
+	// PageLimit is how many frames a page has unless told otherwise. A page of
+	// large frames, over 1 MiB, has fewer.
 	PageLimit = 1000
-	PageMost  = 10_000
+	// PageMost is how many frames a page can have.
+	PageMost = 10_000
 	// WaitMost is how long a long poll can wait.
 	WaitMost = 60 * time.Second
 

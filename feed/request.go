@@ -31,7 +31,7 @@ func parseRequest(raw []byte) (request, string, error) {
 	case err != nil:
 	case req.Type != "subscribe" && req.Type != "unsubscribe":
 		err = errors.New("type is subscribe or unsubscribe")
-	case req.Sessions == (seen["session"]):
+	case req.Sessions == seen["session"]:
 		err = errors.New("either session or sessions is wanted")
 	case seen["after"] && (req.Sessions || req.Type != "subscribe"):
 		err = errors.New("after goes with subscribe and session only")

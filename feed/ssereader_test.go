@@ -85,8 +85,8 @@ func openStream(ctx context.Context, url string, after int64) (*stream, error) {
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		return nil, fmt.Errorf("%s: %s (%v)", resp.Status, body, err)
+		body, _ := io.ReadAll(resp.Body)
+		return nil, fmt.Errorf("%s: %s", resp.Status, body)
 	}
 	return &stream{resp.Body, bufio.NewReader(resp.Body)}, nil
 }

@@ -167,8 +167,11 @@ func readTo(ctx context.Context, r *feed.Reader, to int64) error {
 				return err
 			}
 			e, ok, err := f.Event()
-			if err != nil || ok && e.Seq != f.From {
-				return fmt.Errorf("frame %d..%d holds event %d (%v)", f.From, f.To, e.Seq, err)
+			if err != nil {
+				return fmt.Errorf("frame %d..%d: %w", f.From, f.To, err)
+			}
+			if ok && e.Seq != f.From {
+				return fmt.Errorf("frame %d..%d holds event %d", f.From, f.To, e.Seq)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -39,7 +40,7 @@ func (w watched) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error
 		defer timer.Stop()
 		for chunk, err := range w.model.Stream(ctx, req) {
 			timer.Stop()
-			if err != nil && context.Cause(ctx) == error(stalled) {
+			if err != nil && errors.Is(context.Cause(ctx), stalled) {
 				err = stalled
 			}
 			if !yield(chunk, err) {

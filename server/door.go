@@ -89,7 +89,7 @@ func dontRead(w http.ResponseWriter, r *http.Request) {
 // recovered turns a panic into a 500 if nothing was sent, and else ends the
 // connection, so that a cut answer is not taken for a whole one.
 func (s *Server) recovered(w *response, r *http.Request, broken any) {
-	if broken == http.ErrAbortHandler {
+	if broken == http.ErrAbortHandler { //nolint:errorlint // what was panicked with, as net/http compares it
 		panic(broken)
 	}
 	s.opts.Log.Error("request handler panicked",

@@ -112,9 +112,14 @@ func TestAnswersAreSharedOnlyWithAllowedSites(t *testing.T) {
 func TestHostsAndOriginsThatCannotBeAreRefusedAtTheStart(t *testing.T) {
 	w := newWorld(t, worldOptions{})
 	for _, opts := range []server.Options{
-		{AllowedHosts: []string{"http://x"}}, {AllowedHosts: []string{""}}, {AllowedHosts: []string{"a b"}},
-		{AllowedOrigins: []string{"example.com"}}, {AllowedOrigins: []string{"*"}}, {AllowedOrigins: []string{"https://x/path"}},
-		{AllowedOrigins: []string{"https://user@x"}}, {AllowedOrigins: []string{"https://"}},
+		{AllowedHosts: []string{"http://x"}},
+		{AllowedHosts: []string{""}},
+		{AllowedHosts: []string{"a b"}},
+		{AllowedOrigins: []string{"example.com"}},
+		{AllowedOrigins: []string{"*"}},
+		{AllowedOrigins: []string{"https://x/path"}},
+		{AllowedOrigins: []string{"https://user@x"}},
+		{AllowedOrigins: []string{"https://"}},
 	} {
 		if _, err := server.New(w.rt, opts); err == nil {
 			t.Errorf("%+v is taken", opts)

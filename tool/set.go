@@ -57,7 +57,7 @@ func (s *Set) Lookup(name string) (Tool, Spec, error) {
 			return m.tool, m.spec, nil
 		}
 	}
-	return nil, Spec{}, &unknownTool{Errorf(CodeUnknownTool, "There is no tool %s. %s", quote([]byte(name)), s.choices())}
+	return nil, Spec{}, &unknownToolError{Errorf(CodeUnknownTool, "There is no tool %s. %s", quote([]byte(name)), s.choices())}
 }
 
 func (s *Set) choices() string {
@@ -71,11 +71,11 @@ func (s *Set) choices() string {
 	return "The tools are: " + trim(strings.Join(names, ", "), 2000) + "."
 }
 
-// unknownTool is both ErrUnknownTool and the *Error the model reads.
-type unknownTool struct{ told *Error }
+// unknownToolError is both ErrUnknownTool and the *Error the model reads.
+type unknownToolError struct{ told *Error }
 
-func (e *unknownTool) Error() string   { return e.told.Message }
-func (e *unknownTool) Unwrap() []error { return []error{ErrUnknownTool, e.told} }
+func (e *unknownToolError) Error() string   { return e.told.Message }
+func (e *unknownToolError) Unwrap() []error { return []error{ErrUnknownTool, e.told} }
 
 // Specs describes the tools in order, with defaults filled in.
 func (s *Set) Specs() []Spec {

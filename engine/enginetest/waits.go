@@ -304,8 +304,10 @@ func steers(t *testing.T, make Make) {
 	w.worker()
 	run := w.submit("ses")
 	<-begun
-	c := &session.Submit{ID: "steer", OnBusy: session.Steer, Parts: []session.Part{{Type: session.PartText, Text: "mind this"}},
-		Tenant: "t", Owner: "o", Run: "spare", Output: "steered", At: time.Now(), Grace: grace}
+	c := &session.Submit{
+		ID: "steer", OnBusy: session.Steer, Parts: []session.Part{{Type: session.PartText, Text: "mind this"}},
+		Tenant: "t", Owner: "o", Run: "spare", Output: "steered", At: time.Now(), Grace: grace,
+	}
 	w.do("ses", c.Decide)
 	close(goOn)
 	w.untilStatus("ses", run, session.Completed)

@@ -62,8 +62,10 @@ func TestAnApprovalIsDecidedAnHourAfterARestart(t *testing.T) {
 			}
 		}
 		stop := start()
-		submit := &session.Submit{ID: "msg", Parts: []session.Part{{Type: session.PartText, Text: "pay"}},
-			Tenant: "t", Owner: "o", DefaultAgent: "a", Run: "run", Output: "out", At: time.Now()}
+		submit := &session.Submit{
+			ID: "msg", Parts: []session.Part{{Type: session.PartText, Text: "pay"}},
+			Tenant: "t", Owner: "o", DefaultAgent: "a", Run: "run", Output: "out", At: time.Now(),
+		}
 		if _, err := st.Append(t.Context(), "ses", submit.Decide); err != nil {
 			t.Fatal(err)
 		}

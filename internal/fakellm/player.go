@@ -393,7 +393,7 @@ func (e *emitter) abort(reset bool) {
 	if reset {
 		if conn, _, err := e.flusher.Hijack(); err == nil {
 			if tcp, ok := conn.(*net.TCPConn); ok {
-				tcp.SetLinger(0)
+				_ = tcp.SetLinger(0) // with a deaf socket the end is no reset, and the test says so
 			}
 			conn.Close()
 		}

@@ -121,7 +121,7 @@ func (s *Server) Listen(address string) error {
 	s.served = make(chan struct{})
 	go func() {
 		defer close(s.served)
-		s.http.Serve(listener) // Returns when Close closes the listener.
+		_ = s.http.Serve(listener) // Returns when Close closes the listener.
 	}()
 	return nil
 }

@@ -107,11 +107,14 @@ func TestAClientOfEachWireHearsTheSameAnswer(t *testing.T) {
 func TestEachFinishReasonIsSaidInTheWordsOfTheWire(t *testing.T) {
 	reasons := map[fakellm.Wire]map[string]string{
 		fakellm.Chat: {
-			fakellm.Stop: "stop", fakellm.Length: "length", fakellm.ToolCalls: "tool_calls", fakellm.ContentFilter: "content_filter", "odd": "odd"},
+			fakellm.Stop: "stop", fakellm.Length: "length", fakellm.ToolCalls: "tool_calls", fakellm.ContentFilter: "content_filter", "odd": "odd",
+		},
 		fakellm.Responses: {
-			fakellm.Stop: "completed", fakellm.Length: "max_output_tokens", fakellm.ToolCalls: "completed", fakellm.ContentFilter: "content_filter", "odd": "odd"},
+			fakellm.Stop: "completed", fakellm.Length: "max_output_tokens", fakellm.ToolCalls: "completed", fakellm.ContentFilter: "content_filter", "odd": "odd",
+		},
 		fakellm.Messages: {
-			fakellm.Stop: "end_turn", fakellm.Length: "max_tokens", fakellm.ToolCalls: "tool_use", fakellm.ContentFilter: "refusal", "odd": "odd"},
+			fakellm.Stop: "end_turn", fakellm.Length: "max_tokens", fakellm.ToolCalls: "tool_use", fakellm.ContentFilter: "refusal", "odd": "odd",
+		},
 	}
 	eachWire(t, func(t *testing.T, wire fakellm.Wire, llm *fakellm.Server) {
 		for reason, want := range reasons[wire] {

@@ -85,7 +85,8 @@ func TestTheRequestIsWhatTheServerExpects(t *testing.T) {
 			{Role: model.User, Parts: []model.Part{{Kind: model.TextPart, Text: "one"}, {Kind: model.TextPart, Text: " \n"}}},
 			{Role: model.User, Parts: []model.Part{{Kind: model.FilePart, MediaType: "image/png", Data: []byte("png")}}},
 			{Role: model.Assistant, Parts: []model.Part{
-				{Kind: model.ReasoningPart, Text: "unsigned"}, {Kind: model.ReasoningPart, Text: "another's", Signature: "reasoning_content@api.deepseek.com "},
+				{Kind: model.ReasoningPart, Text: "unsigned"},
+				{Kind: model.ReasoningPart, Text: "another's", Signature: "reasoning_content@api.deepseek.com "},
 				{Kind: model.TextPart, Text: "\n\n"},
 				{Kind: model.CallPart, Call: "functions.look:0", Name: "look", Arguments: json.RawMessage(`{"a": 1}`)},
 				{Kind: model.CallPart, Call: "B", Name: "look"},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/anthropics/anthropic-sdk-go"
@@ -100,8 +101,8 @@ func adapts(name string) bool {
 	return major > 4 || major == 4 && minor >= 6
 }
 
-func number(digits string) (n int) {
-	fmt.Sscan(digits, &n)
+func number(digits string) int {
+	n, _ := strconv.Atoi(digits) // no digits are no version: 0
 	return n
 }
 

@@ -74,8 +74,8 @@ func (s *stage) trip() error {
 		return s.missing(weatherTool, "calculator", "notes_write")
 	}
 	place := destination(s.scene.ask)
-	switch {
-	case s.scene.turns == 0:
+	switch s.scene.turns {
+	case 0:
 		if err := s.think("The person wants a trip to " + place + ". I need the weather there and at home, and what it will cost. These do not depend on each other, so I ask for them together."); err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (s *stage) trip() error {
 			}
 		}
 		return s.call("calculator", arguments("expression", "3 * 120 + 2 * 85 + 60"))
-	case s.scene.turns == 1:
+	case 1:
 		if err := s.say("I have what I need. I will keep the plan in your notes."); err != nil {
 			return err
 		}
@@ -206,8 +206,10 @@ func (s *stage) retry() error {
 		if err := s.say(label + "I am about to break off in the middle of this sen"); err != nil {
 			return err
 		}
-		return &model.Error{Code: model.CodeOverloaded, Retryable: true, RetryAfter: 4 * time.Second,
-			Message: "the demo model plays an overloaded provider; it works the second time"}
+		return &model.Error{
+			Code: model.CodeOverloaded, Retryable: true, RetryAfter: 4 * time.Second,
+			Message: "the demo model plays an overloaded provider; it works the second time",
+		}
 	}
 	return s.say(label + "This is the second attempt. What the first one had said is gone from the answer, here and after a reload; the log still has it. Nothing was doubled.")
 }

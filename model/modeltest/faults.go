@@ -208,20 +208,30 @@ func (h Harness) calls(t *testing.T) {
 	}
 	each(t, map[string]fragments{
 		"PS-05 (1) index on all, id on the first": {[]fakellm.Fragment{
-			{Index: 0, ID: "A", Name: "a"}, {Index: 1, ID: "B", Name: "b"}, {Index: 0, Args: a}, {Index: 1, Args: b}}, true},
+			{Index: 0, ID: "A", Name: "a"}, {Index: 1, ID: "B", Name: "b"}, {Index: 0, Args: a}, {Index: 1, Args: b},
+		}, true},
 		"PS-05 (2) index 0 on both, with ids": {[]fakellm.Fragment{
-			{Index: 0, ID: "A", Name: "a", Args: a}, {Index: 0, ID: "B", Name: "b", Args: b}}, false},
+			{Index: 0, ID: "A", Name: "a", Args: a}, {Index: 0, ID: "B", Name: "b", Args: b},
+		}, false},
 		"PS-05 (3) no index, ids only": {[]fakellm.Fragment{
-			{NoIndex: true, ID: "A", Name: "a", Args: a}, {NoIndex: true, ID: "B", Name: "b", Args: b}}, false},
+			{NoIndex: true, ID: "A", Name: "a", Args: a}, {NoIndex: true, ID: "B", Name: "b", Args: b},
+		}, false},
 		"PS-05 (4) bytes interleaved by index": {interleaved, true},
 		"PS-05 (4) bytes interleaved by id":    {idsOnly, false},
 		"PS-05 index 0 on both, one after the other, id on the first": {[]fakellm.Fragment{
-			{Index: 0, ID: "A", Name: "a"}, {Index: 0, Args: a[:4]}, {Index: 0, Args: a[4:]},
-			{Index: 0, ID: "B", Name: "b"}, {Index: 0, Args: b[:4]}, {Index: 0, Args: b[4:]}}, false},
+			{Index: 0, ID: "A", Name: "a"},
+			{Index: 0, Args: a[:4]},
+			{Index: 0, Args: a[4:]},
+			{Index: 0, ID: "B", Name: "b"},
+			{Index: 0, Args: b[:4]},
+			{Index: 0, Args: b[4:]},
+		}, false},
 		"PS-05 index 0 on both, mixed": {[]fakellm.Fragment{
-			{Index: 0, ID: "A", Name: "a"}, {Index: 0, ID: "B", Name: "b"}, {Index: 0, Args: a}, {Index: 0, Args: b}}, false},
+			{Index: 0, ID: "A", Name: "a"}, {Index: 0, ID: "B", Name: "b"}, {Index: 0, Args: a}, {Index: 0, Args: b},
+		}, false},
 		"PS-05 one id for both": {[]fakellm.Fragment{
-			{Index: 0, ID: "A", Name: "a", Args: a}, {Index: 1, ID: "A", Name: "b", Args: b}}, false},
+			{Index: 0, ID: "A", Name: "a", Args: a}, {Index: 1, ID: "A", Name: "b", Args: b},
+		}, false},
 	}, func(t *testing.T, _ string, c fragments) {
 		bench := h.start(t, fakellm.Reply(fakellm.Fragments(c.all...)))
 		answer := bench.ask()

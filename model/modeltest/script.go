@@ -203,7 +203,7 @@ func (s *Script) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 		p := &play{ctx: ctx, yield: yield}
 		for _, step := range turn {
 			if err := step(p); err != nil {
-				if err != errLeft {
+				if !errors.Is(err, errLeft) {
 					yield(model.Chunk{}, err)
 				}
 				return
@@ -216,7 +216,7 @@ func (s *Script) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 		if p.called {
 			reason = model.ToolCalls
 		}
-		if err := Finish(reason, model.Usage{})(p); err != nil && err != errLeft {
+		if err := Finish(reason, model.Usage{})(p); err != nil && !errors.Is(err, errLeft) {
 			yield(model.Chunk{}, err)
 		}
 	}

@@ -67,7 +67,9 @@ func TestTheRequestIsWhatTheServerExpects(t *testing.T) {
 		Messages: []model.Message{
 			{Role: model.User, Parts: []model.Part{{Kind: model.TextPart, Text: "one"}, {Kind: model.TextPart, Text: "two"}}},
 			{Role: model.Assistant, Parts: []model.Part{
-				{Kind: model.TextPart, Text: "I "}, {Kind: model.ReasoningPart, Text: "hm"}, {Kind: model.TextPart, Text: "look."},
+				{Kind: model.TextPart, Text: "I "},
+				{Kind: model.ReasoningPart, Text: "hm"},
+				{Kind: model.TextPart, Text: "look."},
 				{Kind: model.CallPart, Call: "call_A", Name: "look", Arguments: json.RawMessage(`{"a": 1}`)},
 			}},
 			{Role: model.ToolRole, Parts: []model.Part{{Kind: model.ResultPart, Call: "call_A", Name: "look", Text: "fine"}}},

@@ -136,7 +136,7 @@ func (a App) misused(err error) int {
 
 // ended tells how a command ended.
 func (a App) ended(err error) int {
-	var code exitCode
+	var code exitError
 	var wrong *usageError
 	switch {
 	case err == nil:
@@ -153,10 +153,10 @@ func (a App) ended(err error) int {
 	return exitFailed
 }
 
-// exitCode ends the command with a code and no further word.
-type exitCode int
+// exitError ends the command with a code and no further word.
+type exitError int
 
-func (e exitCode) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 // usageError is a command line that makes no sense.
 type usageError struct{ text string }

@@ -55,7 +55,7 @@ func (c *chatCommand) Run(ctx context.Context, a *App) error {
 	case err != nil:
 		return c.explain(err)
 	case outcome != chat.Completed:
-		return exitCode(outcome)
+		return exitError(outcome)
 	}
 	return nil
 }

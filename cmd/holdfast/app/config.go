@@ -150,8 +150,15 @@ func demoConfig() Config {
 		Description: "A scripted model that shows what Holdfast does, without a key and without a network.",
 		Model:       "demo/demo",
 		Tools: []ToolConfig{
-			{Name: "clock"}, {Name: "calculator"}, {Name: "notes_list"}, {Name: "notes_read"},
-			{Name: "notes_write"}, {Name: "notes_delete"}, {Name: "long_task"}, {Name: "flaky"}, {Name: "weather_sample"},
+			{Name: "clock"},
+			{Name: "calculator"},
+			{Name: "notes_list"},
+			{Name: "notes_read"},
+			{Name: "notes_write"},
+			{Name: "notes_delete"},
+			{Name: "long_task"},
+			{Name: "flaky"},
+			{Name: "weather_sample"},
 		},
 	}}}
 }

@@ -31,7 +31,7 @@ func (c *doctorCommand) Run(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // it was only read
 	began := time.Now()
 	d := &diagnosis{ctx: ctx, app: a, store: s, progress: progressOf(a.Stderr)}
 	ids := c.Sessions
@@ -52,7 +52,7 @@ func (c *doctorCommand) Run(ctx context.Context, a *App) error {
 	d.progress("")
 	fmt.Fprintf(a.Stdout, "%s checked in %s: %s.\n", count(len(ids), "session"), chat.Short(time.Since(began)), count(d.found, "finding"))
 	if d.found > 0 {
-		return exitCode(exitFailed)
+		return exitError(exitFailed)
 	}
 	return nil
 }

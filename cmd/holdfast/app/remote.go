@@ -62,7 +62,7 @@ func (r remote) about(id string, err error) error {
 
 // explain turns an error of the API into what a person can do about it.
 func (r remote) explain(err error) error {
-	var gone *client.Unreachable
+	var gone *client.UnreachableError
 	var p *api.Problem
 	switch {
 	case err == nil:

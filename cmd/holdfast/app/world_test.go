@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asHoldfast) != "" {
 		os.Exit(app.Main(app.App{Version: "test", Tools: testTools()}, os.Args[1:]))
 	}
-	for _, name := range []string{"HOLDFAST_SERVER", "HOLDFAST_DATA", "HOLDFAST_LISTEN", "HOLDFAST_CONFIG", "NO_COLOR"} {
+	for _, name := range []string{"HOLDFAST_SERVER", "HOLDFAST_DATA", "HOLDFAST_LISTEN", "HOLDFAST_CONFIG", "NO_COLOR", "COLUMNS"} {
 		os.Unsetenv(name)
 	}
 	os.Exit(m.Run())
@@ -47,7 +47,8 @@ func testTools() map[string]tool.Tool {
 	return map[string]tool.Tool{
 		"pay": tool.New("pay", "Pays.", func(ctx context.Context, in struct {
 			Ledger string `json:"ledger"`
-		}, call tool.Call) (string, error) {
+		}, call tool.Call,
+		) (string, error) {
 			f, err := os.OpenFile(in.Ledger, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 			if err != nil {
 				return "", err

@@ -266,8 +266,10 @@ func (t *teller) tellTool(e session.Event) {
 	case session.ToolUnknown:
 		t.note(yellow, "? nobody knows whether %s happened: its worker was lost", t.name(d.Message, d.Call))
 	case session.ToolResolved:
-		word := map[session.Outcome]string{session.Happened: "it happened", session.DidNot: "it did not happen, and is started again",
-			session.OutcomeFail: "it failed"}[d.Outcome]
+		word := map[session.Outcome]string{
+			session.Happened: "it happened", session.DidNot: "it did not happen, and is started again",
+			session.OutcomeFail: "it failed",
+		}[d.Outcome]
 		t.note(dim, "%s%s: %s%s", t.name(d.Message, d.Call), by(d.By), word, quoted(d.Note))
 	case session.ApprovalDecided:
 		if d.Decision == session.Approve {

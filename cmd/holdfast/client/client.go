@@ -30,7 +30,7 @@ const maxAnswer = 256 << 20
 
 // Client talks to one server. It is safe for concurrent use.
 //
-// Every call gives a *[api.Problem] when the server refused, an *[Unreachable]
+// Every call gives a *[api.Problem] when the server refused, an *[UnreachableError]
 // when there was no answer, and the cause of ctx when that ended first. A
 // command that was cut short may have been done: repeating it is how to find out.
 type Client struct {
@@ -65,19 +65,19 @@ func (c *Client) URL() string { return strings.TrimSuffix(c.base.String(), "/") 
 // Close drops the connections that are kept open.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Unreachable says that the server gave no answer, or half of one.
-type Unreachable struct {
+// UnreachableError says that the server gave no answer, or half of one.
+type UnreachableError struct {
 	URL string
 	Err error
 }
 
 // Error says why in few words.
-func (e *Unreachable) Error() string {
+func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("no answer from %s: %s", e.URL, reason(e.Err))
 }
 
 // Unwrap gives the cause.
-func (e *Unreachable) Unwrap() error { return e.Err }
+func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // reason is the telling end of a network error.
 func reason(err error) string {
@@ -104,7 +104,7 @@ func Passing(err error) bool {
 	if errors.As(err, &p) {
 		return p.Status >= 500 || p.Code == api.RequestTimeout
 	}
-	var gone *Unreachable
+	var gone *UnreachableError
 	return errors.As(err, &gone)
 }
 
@@ -169,7 +169,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return context.Cause(ctx)
 	}
-	return &Unreachable{URL: c.URL(), Err: err}
+	return &UnreachableError{URL: c.URL(), Err: err}
 }
 
 // problemOf reads a refusal. What is no problem document came from something

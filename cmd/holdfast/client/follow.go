@@ -165,7 +165,7 @@ func (f *follower) connect(ctx context.Context) error {
 	defer body.Close()
 	for b, err := range blocks(&alive{body, quiet}) {
 		if err != nil {
-			return f.unlessSilent(ctx, &Unreachable{URL: f.URL(), Err: err})
+			return f.unlessSilent(ctx, &UnreachableError{URL: f.URL(), Err: err})
 		}
 		if !f.lost.IsZero() {
 			f.tell(Back{After: time.Since(f.lost)})
@@ -183,14 +183,14 @@ func (f *follower) connect(ctx context.Context) error {
 			return nil
 		}
 	}
-	return &Unreachable{URL: f.URL(), Err: io.EOF}
+	return &UnreachableError{URL: f.URL(), Err: io.EOF}
 }
 
 var errSilent = fmt.Errorf("nothing was heard for %v", silence)
 
 func (f *follower) unlessSilent(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errSilent) {
-		return &Unreachable{URL: f.URL(), Err: errSilent}
+		return &UnreachableError{URL: f.URL(), Err: errSilent}
 	}
 	return err
 }
@@ -214,7 +214,7 @@ func (f *follower) frame(data []byte) error {
 	raw := json.RawMessage(append([]byte(nil), data...))
 	u, from, to, err := ParseFrame(raw)
 	if err != nil {
-		return &Unreachable{URL: f.URL(), Err: err}
+		return &UnreachableError{URL: f.URL(), Err: err}
 	}
 	switch u := u.(type) {
 	case Reset:
@@ -230,7 +230,7 @@ func (f *follower) frame(data []byte) error {
 	case to <= f.cursor:
 		return nil // seen
 	case from > f.cursor+1:
-		return &Unreachable{URL: f.URL(), Err: fmt.Errorf("frame %d..%d came after %d", from, to, f.cursor)}
+		return &UnreachableError{URL: f.URL(), Err: fmt.Errorf("frame %d..%d came after %d", from, to, f.cursor)}
 	}
 	f.cursor = to
 	f.tell(u)

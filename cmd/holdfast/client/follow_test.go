@@ -21,7 +21,6 @@ import (
 
 // logServer plays a server that holds a log of so many events, without a network.
 type logServer struct {
-	head int64
 	// connect plays one connection, counted from 1: it writes to the stream, and
 	// the connection ends when it returns. An error refuses the connection.
 	connect func(ctx context.Context, n int, after int64, stream io.Writer) error

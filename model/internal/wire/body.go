@@ -52,5 +52,5 @@ func (b *Body) Drain() {
 	const most, patience = 4 << 10, 50 * time.Millisecond
 	stop := time.AfterFunc(patience, func() { b.Close() })
 	defer stop.Stop()
-	io.Copy(io.Discard, io.LimitReader(b.ReadCloser, most))
+	_, _ = io.Copy(io.Discard, io.LimitReader(b.ReadCloser, most))
 }

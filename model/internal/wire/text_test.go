@@ -6,8 +6,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/holdfast-run/holdfast/model"
 	"pgregory.net/rapid"
+
+	"github.com/holdfast-run/holdfast/model"
 )
 
 func TestHistoryKeepsArgumentsButForHalfAPair(t *testing.T) {
