@@ -47,20 +47,28 @@ func TestInspectFindsAnIndexThatDisagreesWithItsTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
 	create := session.Create{Tenant: "t", Owner: "ann"}
 	if _, err := s.Append(t.Context(), "ses_a", create.Decide); err != nil {
 		t.Fatal(err)
 	}
-	// The index over tenants becomes one over something else, with its old entries.
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The index of owners becomes one over something else, with its old entries.
+	db, err := connect(s.dsn("rwc"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, statement := range []string{
 		`PRAGMA writable_schema = 1`,
 		`UPDATE sqlite_schema SET sql = 'CREATE INDEX sessions_of_owner ON sessions (title, owner, updated_at, id)' WHERE name = 'sessions_of_owner'`,
-		`PRAGMA writable_schema = RESET`,
 	} {
-		if _, err := s.writer.db.ExecContext(t.Context(), statement); err != nil {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
 	reader, err := Open(t.Context(), dir, Options{ReadOnly: true})
 	if err != nil {
