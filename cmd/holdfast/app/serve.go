@@ -41,6 +41,7 @@ An interrupt or SIGTERM stops it in order: runs that are under way are finished,
 
 // Run serves until ctx ends, then drains.
 func (c *serveCommand) Run(ctx context.Context, a *App) error {
+	spareProcessor()
 	log := c.logger(a)
 	if err := server.CheckListen(c.Listen, c.Insecure); err != nil {
 		return usagef("%v (--insecure-listen)", err)
