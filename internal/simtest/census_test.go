@@ -76,7 +76,7 @@ func (c census) check(t *testing.T) {
 	for _, name := range []string{
 		"attempt because of crash", "attempt because of retry", "attempt.failed", "approval.decided", "approval.expired",
 		"approval.requested", "approval.voided", "decided: approve", "decided: deny", "decided: edited",
-		"failed: crash", "failed: invalid_request", "failed: rate_limited", "failed: step_limit", "failed: time_limit",
+		"failed: crash", "failed: invalid_request", "failed: rate_limited", "failed: step_limit", "failed: time_limit", "failed: token_limit",
 		"fault: %s fails", "fault: DIES after", "fault: DIES before", "fault: folds", "fault: is not told", "fault: is told to leave",
 		"fault: jumps", "fault: link is", "inbox.delivered", "inbox.edited", "inbox.removed", "message.interrupted",
 		"queued: enqueue", "queued: interrupt", "queued: rollback", "queued: steer",

@@ -15,7 +15,7 @@ type try struct {
 	step, attempt int
 }
 
-// spoken is what one attempt said, block by block, as its deltas have it.
+// spoken is what one attempt said, block by block: as its deltas have it, and once there is one, as its fact has it.
 type spoken struct {
 	blocks   map[int]*block
 	turn     string // the model's turn that it is, as its words say; empty: it said none
@@ -34,8 +34,9 @@ func (s *spoken) said() string {
 }
 
 // checkWords checks what a run said: each attempt says the words of one turn of
-// the model, in order and from the first, once; facts say what the deltas said;
-// the final messages say what the last attempt of each step said, and nothing else.
+// the model, in order and from the first, once; facts say what the deltas said,
+// or go on where those broke off; the final messages say what the last attempt of
+// each step said, and nothing else.
 func (w *world) checkWords(h *history, run string) {
 	tries := map[try]*spoken{}
 	var order []try
@@ -75,29 +76,30 @@ func (w *world) checkWords(h *history, run string) {
 	w.checkFinal(h, run, order, tries)
 }
 
-// checkKept checks that a fact keeps what was streamed, no more and no less.
+// checkKept checks that a fact keeps what was streamed, and takes what it says for what was said.
 func (w *world) checkKept(h *history, e session.Event, s *spoken, parts []session.Part) {
-	seen := map[int]bool{}
+	streamed := s.blocks
+	s.blocks = map[int]*block{}
 	for _, p := range parts {
 		if p.Type != session.PartText && p.Type != session.PartReasoning {
 			continue
 		}
-		seen[p.Part] = true
-		text := p.Text
 		if p.Blob != nil && h.deleted {
+			s.blocks[p.Part] = streamed[p.Part]
 			continue
 		}
+		said := &block{kind: model.TextChunk, text: p.Text}
+		if p.Type == session.PartReasoning {
+			said.kind = model.ReasoningChunk
+		}
 		if p.Blob != nil {
-			text = w.blob(h, p.Blob.Hash)
+			said.text = w.blob(h, p.Blob.Hash)
 		}
-		if said := s.blocks[p.Part]; text != "" && (said == nil || said.text != text) || text == "" && said != nil && said.text != "" {
-			w.find("%s of %s %d/%d keeps %q as part %d, and its deltas say %+v (%d of %s)",
-				e.Type(), e.Run, e.Step, e.Attempt, brief(text), p.Part, said, e.Seq, h.session)
-		}
+		s.blocks[p.Part] = said
 	}
-	for part, b := range s.blocks {
-		if b.text != "" && !seen[part] {
-			w.find("%s of %s %d/%d loses part %d, %q (%d of %s)", e.Type(), e.Run, e.Step, e.Attempt, part, brief(b.text), e.Seq, h.session)
+	for part, b := range streamed {
+		if said := s.blocks[part]; b.text != "" && (said == nil || said.kind != b.kind || !strings.HasPrefix(said.text, b.text)) {
+			w.find("%s of %s %d/%d keeps %+v as part %d, and its deltas say %+v (%d of %s)", e.Type(), e.Run, e.Step, e.Attempt, said, part, b, e.Seq, h.session)
 		}
 	}
 }

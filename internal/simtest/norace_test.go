@@ -3,6 +3,6 @@
 package simtest
 
 const (
-	defaultHistories = 2000
+	defaultHistories = 1500
 	raceDetector     = false
 )

@@ -23,6 +23,7 @@ type plan struct {
 	retention                 time.Duration
 	approvalTimeout           time.Duration
 	runTime                   time.Duration
+	tokens                    int
 
 	// The faults.
 	latency time.Duration // the longest way to the store
@@ -137,6 +138,9 @@ func newPlan(seed int64) *plan {
 	}
 	if d.chance(0.1) {
 		p.runTime = d.span(3*time.Second, 15*time.Second)
+	}
+	if d.chance(0.05) {
+		p.tokens = 30
 	}
 	if d.chance(0.25) {
 		p.slots = pick(d, 1, 2)

@@ -149,7 +149,7 @@ func (w *world) open() {
 }
 
 func (w *world) agents() []agent.Agent {
-	limits := agent.Limits{Steps: 5, Attempts: 3, Time: w.plan.runTime}
+	limits := agent.Limits{Steps: 5, Attempts: 3, Time: w.plan.runTime, Tokens: w.plan.tokens}
 	return []agent.Agent{
 		{Name: "tools", Model: "sim", Instructions: "Be exact.", Tools: w.hands.set(), Limits: limits, ApprovalTimeout: w.plan.approvalTimeout},
 		{Name: "plain", Model: "sim", Limits: limits},
