@@ -237,6 +237,9 @@ func (b *batch) finish() {
 		b.publishTail()
 	}
 	for _, c := range b.changes {
+		if c.deleted && b.err == nil {
+			b.store.deletions.Add(1)
+		}
 		c.entry.change = nil
 		c.entry.gate.release()
 	}

@@ -91,7 +91,8 @@ func (c *checker) freeze(ctx context.Context) (done func(), err error) {
 	}
 	c.chunks = c.store.tail.of(c.id)
 	var n int
-	if err := c.db.QueryRowContext(ctx, `SELECT count(*) FROM sessions WHERE id = ?`, c.id).Scan(&n); err != nil {
+	if err := c.db.QueryRowContext(ctx, `
+SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1) OR EXISTS (SELECT 1 FROM log WHERE session = ?1)`, c.id).Scan(&n); err != nil {
 		done()
 		return nil, err
 	}

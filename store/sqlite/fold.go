@@ -33,29 +33,43 @@ type toFold struct {
 	first, last int64 // where their events lie
 }
 
-// Fold drops the deltas of runs that ended before the given time, at most 256 runs a call.
+// Fold drops the deltas of runs that ended before the given time, at most 256
+// runs with deltas a call.
 func (s *Store) Fold(ctx context.Context, before time.Time) (int64, error) {
 	if err := s.enterToWrite(ctx); err != nil {
 		return 0, err
 	}
 	s.folding.Lock()
 	defer s.folding.Unlock()
-	sessions, err := s.toFold(ctx, before)
-	if err != nil {
-		return 0, s.unavailable(ctx, "look for runs to fold", err)
+	for {
+		sessions, err := s.toFold(ctx, before)
+		if err != nil {
+			return 0, s.unavailable(ctx, "look for runs to fold", err)
+		}
+		dropped, err := s.foldSessions(ctx, sessions)
+		if err != nil || dropped > 0 || len(sessions) == 0 {
+			return dropped, err
+		}
 	}
-	var dropped, read int64
+}
+
+// foldSessions folds all it can, and gives the first error.
+func (s *Store) foldSessions(ctx context.Context, sessions []*toFold) (dropped int64, first error) {
+	var read int64
 	for _, f := range sessions {
-		if read > foldBytes {
+		if read > foldBytes || ctx.Err() != nil {
 			break
 		}
 		n, bytes, err := s.foldSession(ctx, f)
 		dropped, read = dropped+n, read+bytes
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return dropped, s.unavailable(ctx, "fold session "+f.session, err)
+		if err != nil && !errors.Is(err, store.ErrNotFound) && first == nil {
+			first = s.unavailable(ctx, "fold session "+f.session, err)
 		}
 	}
-	return dropped, nil
+	if first == nil {
+		first = context.Cause(ctx)
+	}
+	return dropped, first
 }
 
 func (s *Store) toFold(ctx context.Context, before time.Time) ([]*toFold, error) {
@@ -227,8 +241,8 @@ func packFrames(frames []session.Frame) []chunk {
 // replace puts rows in the place of old ones. A session that was deleted meanwhile is left alone.
 func (s *Store) replace(ctx context.Context, id string, old, rows []chunk, deletions int64) error {
 	return s.writer.submit(ctx, nil, func(b *batch) error {
-		if s.deletions.Load() != deletions {
-			return notFound("session", id) // perhaps another: the next Fold will know
+		if s.deletions.Load() != deletions { // perhaps of another session: the next look will tell
+			return notFound("session", id)
 		}
 		for _, c := range old {
 			if _, err := b.exec(deleteLog, id, c.first, c.last); err != nil {

@@ -43,9 +43,8 @@ func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]
 	if limit <= 0 {
 		limit = readFrames
 	}
-	deletions := s.deletions.Load()
 	frames, err := s.read(ctx, s.readers, id, max(after, 0), limit)
-	if errors.Is(err, ErrDamaged) && s.deletions.Load() != deletions { // it went while we read
+	if errors.Is(err, ErrDamaged) && s.quiet(ctx, id) == nil { // perhaps it was deleted while we read
 		frames, err = s.read(ctx, s.readers, id, max(after, 0), limit)
 	}
 	if err == nil && len(frames) == 0 {
@@ -55,6 +54,17 @@ func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]
 		return nil, s.unavailable(ctx, "read session "+id, err)
 	}
 	return frames, nil
+}
+
+// quiet waits until no commit of a session is under way.
+func (s *Store) quiet(ctx context.Context, id string) error {
+	e := s.cache.pin(id)
+	defer s.unpin(e)
+	if err := e.gate.look(ctx); err != nil {
+		return err
+	}
+	e.gate.lookDone()
+	return nil
 }
 
 // read looks at the tail before it looks at the log: what leaves the tail in between is then found in both.

@@ -281,7 +281,6 @@ func (b *batch) delete(e *entry) error {
 	if err := b.begin(); err != nil {
 		return err
 	}
-	b.store.deletions.Add(1)
 	last := store.RowOf(e.state)
 	*c = change{entry: e, deleted: true, last: last}
 	e.state, e.work, e.since = session.New(e.id), map[string]work{}, progress{}
