@@ -228,6 +228,25 @@ func TestAQueuedMessagesAnswerIsItsOwn(t *testing.T) {
 	second.wait().want(t, 0, "The second.\n")
 }
 
+func TestASteerThatComesTooLateIsAnsweredAllTheSame(t *testing.T) {
+	w := newWorld(t)
+	w.serve()
+	w.llm.Script(
+		fakellm.Reply(fakellm.Text("The first."), fakellm.OpenGate("speaking"), fakellm.WaitGate("go on")).To("one"),
+		fakellm.Reply(fakellm.Text("The second.")).To("two"),
+	)
+	first := w.start(t.Context(), "", "chat", "--session", "ses_s", "one")
+	if err := w.llm.WaitGate(within(t), "speaking"); err != nil {
+		t.Fatal(err)
+	}
+	log := w.start(t.Context(), "", "tail", "-f", "ses_s")
+	steer := w.start(t.Context(), "", "chat", "--session", "ses_s", "--on-busy", "steer", "two")
+	log.out.await(t, `"mode":"steer"`)
+	w.llm.OpenGate("go on")
+	first.wait().want(t, 0, "The first.\n")
+	steer.wait().want(t, 0, "The first.\n\nThe second.\n")
+}
+
 func TestARunThatNeedsAPersonSaysSoWhereNobodyIs(t *testing.T) {
 	w := newWorld(t)
 	w.serve()

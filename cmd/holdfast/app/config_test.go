@@ -79,6 +79,26 @@ func TestTheExampleLoadsAsItIs(t *testing.T) {
 	}
 }
 
+func TestTheReadmesConfigurationLoads(t *testing.T) {
+	raw, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(raw), "```yaml\n")
+	text, _, found := strings.Cut(text, "```")
+	if !found {
+		t.Fatal("it has none")
+	}
+	t.Setenv("OPENAI_API_KEY", "sk-test")
+	if _, made, err := load(t, text); err != nil || len(made.agents) == 0 {
+		t.Errorf("it makes %+v, %v", made.agents, err)
+	}
+	t.Setenv("OPENAI_API_KEY", "")
+	if _, _, err := load(t, text); err == nil || !strings.Contains(err.Error(), "OPENAI_API_KEY is not set") {
+		t.Errorf("without the key: %v", err)
+	}
+}
+
 func TestWithoutAFileThereIsTheDemoAgent(t *testing.T) {
 	c, err := readConfig(filepath.Join(t.TempDir(), "holdfast.yaml"), false)
 	if err != nil {

@@ -349,6 +349,39 @@ func TestATerminalOutlivesTheServer(t *testing.T) {
 	}
 }
 
+func TestAServerThatWasGivenOlderDataIsToldTheMessageAgain(t *testing.T) {
+	w := newWorld(t)
+	s := w.serve()
+	w.llm.Script(
+		fakellm.Reply(fakellm.Text("One.")).To("one"),
+		fakellm.Reply(fakellm.Text(numbers(100)...), fakellm.Stall()).To("two"),
+		fakellm.Reply(fakellm.Text("Two.")).To("two"),
+	)
+	w.run("chat", "--session", "ses_a", "one").want(t, 0, "One.\n")
+	s.stop()
+	data, backup := filepath.Join(w.dir, "data"), filepath.Join(w.dir, "backup")
+	if err := os.CopyFS(backup, os.DirFS(data)); err != nil {
+		t.Fatal(err)
+	}
+	s = w.serve()
+	p := w.sit("chat", "--session", "ses_a", "two")
+	p.await(" 99") // its cursor is beyond the backup's end
+	s.stop()
+	if err := os.RemoveAll(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(backup, data); err != nil {
+		t.Fatal(err)
+	}
+	w.serve()
+	p.await("the server's log is not the one that was followed")
+	p.await("› one\nOne.\n")
+	p.await("\nTwo.\n")
+	if code := p.ends(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 func TestAPersonSaysWhatACallDid(t *testing.T) {
 	w := newWorld(t)
 	ledger := filepath.Join(w.dir, "ledger")

@@ -109,7 +109,14 @@ func (f *following) loop(ctx context.Context, updates <-chan client.Update) (Out
 func (f *following) settle(ctx context.Context) (outcome Outcome, done bool, err error) {
 	run := f.mirror.Run(f.target)
 	if run != nil && run.Status.Terminal() {
-		return outcomeOf(run), true, nil
+		switch next, known := f.answering(); {
+		case !known:
+		case next == f.target:
+			return outcomeOf(run), true, nil
+		default:
+			f.target, f.teller.target = next, next
+			run = f.mirror.Run(next)
+		}
 	}
 	if err := f.ask(ctx); err != nil {
 		return Failed, true, err
@@ -128,6 +135,21 @@ func (f *following) settle(ctx context.Context) (outcome Outcome, done bool, err
 		f.notes.Status(status)
 	}
 	return 0, false, f.notes.Flush()
+}
+
+// answering is the run that answers what was sent. A steer whose run ended first
+// gets a run of its own; until the log says so, which is at once, it is not known.
+func (f *following) answering() (run string, known bool) {
+	if f.sent == nil {
+		return f.target, true
+	}
+	if item := f.mirror.InboxItem(f.sent.ID); item != nil {
+		return item.Run, item.Mode != session.Steer
+	}
+	if m := f.mirror.Message(f.sent.ID); m != nil && m.Run != "" {
+		return m.Run, true
+	}
+	return f.target, true
 }
 
 // blocked is the run that waits for a person and that the wanted one is, or is behind.
