@@ -239,7 +239,7 @@ func (k *carry) do(ctx context.Context, next agent.Next) (done bool, err error) 
 	case agent.CallModel:
 		return false, k.callModel(ctx, next)
 	case agent.UseTools:
-		return false, k.useTools(ctx, next)
+		return false, k.useTools(ctx)
 	case agent.EndStep:
 		return false, k.settle(ctx, func(_ *session.State, run *session.Run) ([]session.Event, error) {
 			return []session.Event{at(run, session.StepCompleted{})}, nil

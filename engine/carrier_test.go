@@ -158,51 +158,93 @@ func TestAWriteWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	})
 }
 
+// approving is a world in which a run waits for the approval of a call of pay,
+// which expires after a minute.
+type approving struct {
+	t       *testing.T
+	store   *memory.Store
+	carrier *engine.Carrier
+	paid    int
+}
+
+func newApproving(t *testing.T) *approving {
+	t.Helper()
+	w := &approving{t: t, store: memory.New(store.Options{})}
+	pay := tool.New("pay", "", func(context.Context, struct{}, tool.Call) (string, error) {
+		w.paid++
+		return "paid", nil
+	}, tool.WithApproval(tool.Always))
+	set, err := tool.NewSet(pay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := agent.NewBook(agent.Agent{Name: "a", Model: "script", Tools: set, ApprovalTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	submit := &session.Submit{
+		ID: "m", Run: "r", Output: "o", Tenant: "t", Owner: "o", DefaultAgent: "a",
+		Parts: []session.Part{{Type: session.PartText, Text: "go"}},
+	}
+	if _, err := w.store.Append(t.Context(), "s", submit.Decide); err != nil {
+		t.Fatal(err)
+	}
+	script := modeltest.NewScript(modeltest.Reply(modeltest.Call("c", "pay", `{}`)), modeltest.Reply(modeltest.Text("done")))
+	w.carrier = &engine.Carrier{
+		Store: w.store, Agents: book, Log: slog.New(slog.DiscardHandler),
+		Models: func(string) (model.Model, error) { return script, nil },
+	}
+	if status := w.carry(); status != session.Waiting {
+		t.Fatalf("the run is %s, not waiting for its approval", status)
+	}
+	return w
+}
+
+// carry claims the run and carries it, and says what became of it.
+func (w *approving) carry() session.Status {
+	w.t.Helper()
+	leases, err := w.store.Claim(w.t.Context(), "w", time.Minute, 1)
+	if err != nil || len(leases) != 1 {
+		w.t.Fatalf("%v, %v", leases, err)
+	}
+	if err := w.carrier.Carry(w.t.Context(), leases[0], engine.Signals{}); err != nil {
+		w.t.Fatal(err)
+	}
+	run, err := w.store.Run(w.t.Context(), "r")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return run.Status
+}
+
 func TestAWorkerWhoseClockIsBehindDoesNotGiveBackWhatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		set, err := tool.NewSet(tool.New("pay", "", func(context.Context, struct{}, tool.Call) (string, error) { return "", nil }, tool.WithApproval(tool.Always)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		book, err := agent.NewBook(agent.Agent{Name: "a", Model: "script", Tools: set, ApprovalTimeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		near := memory.New(store.Options{})
-		submit := &session.Submit{
-			ID: "m", Run: "r", Output: "o", Tenant: "t", Owner: "o", DefaultAgent: "a",
-			Parts: []session.Part{{Type: session.PartText, Text: "go"}},
-		}
-		if _, err := near.Append(t.Context(), "s", submit.Decide); err != nil {
-			t.Fatal(err)
-		}
-		script := modeltest.NewScript(modeltest.Reply(modeltest.Call("c", "pay", `{}`)), modeltest.Reply(modeltest.Text("too bad")))
-		late := time.Duration(0)
-		c := &engine.Carrier{
-			Store: near, Agents: book, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Now().Add(-late) },
-			Models: func(string) (model.Model, error) { return script, nil },
-		}
-		carry := func() session.Status {
-			leases, err := near.Claim(t.Context(), "w", time.Minute, 1)
-			if err != nil || len(leases) != 1 {
-				t.Fatalf("%v, %v", leases, err)
-			}
-			if err := c.Carry(t.Context(), leases[0], engine.Signals{}); err != nil {
-				t.Fatal(err)
-			}
-			run, err := near.Run(t.Context(), "r")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return run.Status
-		}
-		if status := carry(); status != session.Waiting {
-			t.Fatalf("the run is %s, not waiting for its approval", status)
-		}
+		w := newApproving(t)
 		time.Sleep(time.Minute) // the approval expires by the store's clock
-		late = 10 * time.Second
-		if status := carry(); status != session.Completed {
-			t.Errorf("the run is %s after the time for its approval", status)
+		w.carrier.Now = func() time.Time { return time.Now().Add(-10 * time.Second) }
+		if status := w.carry(); status != session.Completed || w.paid != 0 {
+			t.Errorf("the run is %s after the time for its approval, and pay was called %d times", status, w.paid)
+		}
+	})
+}
+
+func TestAnApprovalInTheLastMomentIsNotExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newApproving(t)
+		time.Sleep(time.Minute)
+		approvals, err := w.store.Approvals(t.Context(), store.ApprovalQuery{Tenant: "t", Owner: "o"})
+		if err != nil || len(approvals.Items) != 1 {
+			t.Fatalf("%v, %v", approvals, err)
+		}
+		w.carrier.Store = far{Store: w.store}
+		time.AfterFunc(100*time.Millisecond, func() { // while the expiry is on its way to the store
+			yes := session.DecideApproval{ID: approvals.Items[0].ID, Decision: session.Approve, By: "p"}
+			if _, err := w.store.Append(t.Context(), "s", yes.Decide); err != nil {
+				t.Error(err)
+			}
+		})
+		if status := w.carry(); status != session.Completed || w.paid != 1 {
+			t.Errorf("the run is %s, and pay was called %d times", status, w.paid)
 		}
 	})
 }

@@ -22,10 +22,16 @@ type toolResult struct {
 
 // useTools records what is settled already and that the others start, and
 // then, when that is durable, starts them side by side.
-func (k *carry) useTools(ctx context.Context, n agent.UseTools) error {
-	start := n.Start
+func (k *carry) useTools(ctx context.Context) error {
+	var start []session.ToolCall
 	tries := map[string]session.ToolStarted{}
 	err := k.settle(ctx, func(s *session.State, run *session.Run) ([]session.Event, error) {
+		// A person may have decided since what has come next was looked at.
+		n, ok := k.agent.Decide(s, run, k.now(), k.busy).(agent.UseTools)
+		if !ok {
+			return nil, errLookAgain
+		}
+		start = n.Start
 		var events []session.Event
 		for _, d := range n.Settled {
 			events = append(events, at(run, d))
@@ -40,6 +46,9 @@ func (k *carry) useTools(ctx context.Context, n agent.UseTools) error {
 		}
 		return events, nil
 	})
+	if errors.Is(err, errLookAgain) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
