@@ -132,6 +132,10 @@ func (w *world) checkApprovals(h *history) {
 			over(d.ID)
 		case session.ApprovalVoided:
 			over(d.ID)
+		case session.ToolDenied:
+			if q := byCall[d.Call]; q == nil || q.allowed != 0 || q.ended != 1 {
+				w.find("%s is denied, and its approval is %+v (%d of %s)", d.Call, q, e.Seq, h.session)
+			}
 		case session.ToolStarted:
 			if q := byCall[d.Call]; q != nil && q.allowed == 0 {
 				w.find("%s is started and nobody approved it (%d of %s)", d.Call, e.Seq, h.session)

@@ -123,36 +123,43 @@ func (l *link) way(method, about, direction string) time.Duration {
 	return time.Microsecond + d.span(0, most)
 }
 
-// call takes a call to the store and its answer back.
-func (l *link) call(ctx context.Context, method, about string, do func(context.Context) error) error {
-	time.Sleep(l.way(method, about, "there"))
-	for frozen := false; ; {
+// pass waits until the link lets calls through. frozen says that it held this one.
+func (l *link) pass(ctx context.Context) (frozen bool, err error) {
+	for {
 		l.mu.Lock()
 		state, turned := l.state, l.turned
 		l.mu.Unlock()
 		switch state {
+		case open:
+			return frozen, nil
 		case dead:
-			return errDead
+			return false, errDead
 		case cut:
-			return errCut
+			return false, errCut
 		case mute:
 			select {
 			case <-turned:
-				continue
 			case <-ctx.Done():
-				return context.Cause(ctx)
+				return false, context.Cause(ctx)
 			}
 		case held:
 			<-turned
 			frozen = true
-			continue
 		}
-		if frozen {
-			ctx = context.WithoutCancel(ctx)
-		}
-		break
 	}
-	err := do(ctx)
+}
+
+// call takes a call to the store and its answer back.
+func (l *link) call(ctx context.Context, method, about string, do func(context.Context) error) error {
+	time.Sleep(l.way(method, about, "there"))
+	frozen, err := l.pass(ctx)
+	if err != nil {
+		return err
+	}
+	if frozen {
+		ctx = context.WithoutCancel(ctx)
+	}
+	err = do(ctx)
 	time.Sleep(l.way(method, about, "back"))
 	if err == nil && l.now() == dead {
 		return errDead

@@ -228,18 +228,17 @@ func (p *people) decide(id, approval string, by holdfast.Deciding) {
 		_, err := p.world.runtime.DecideApproval(ctx, holdfast.Local, approval, by)
 		return err
 	})
-	var why *session.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		p.mu.Lock()
 		p.decided = append(p.decided, decided{id, approval, by})
 		p.mu.Unlock()
-	default:
-		if errors.As(err, &why) && why.Code == session.ApprovalDone && (why.Approval == nil || why.Approval.By == "") {
-			p.world.find("%s is refused without saying who decided: %v", what, err)
-		}
-		p.may(what, err, session.ApprovalDone, session.ApprovalGone, session.NotFound)
+		return
 	}
+	var why *session.Error
+	if errors.As(err, &why) && why.Code == session.ApprovalDone && (why.Approval == nil || why.Approval.By == "") {
+		p.world.find("%s is refused without saying who decided: %v", what, err)
+	}
+	p.may(what, err, session.ApprovalDone, session.ApprovalGone, session.NotFound)
 }
 
 func (p *people) resolve(c session.ResolveTool) {
