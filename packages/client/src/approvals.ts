@@ -1,9 +1,10 @@
 import type { Api } from "./api.ts";
 import { Commands } from "./commands.ts";
+import type { Connection } from "./connection.ts";
 import type { Environment } from "./environment.ts";
 import { Listeners } from "./listeners.ts";
 import { failureOf } from "./problem.ts";
-import { sleep, type Wake, waitAfter } from "./retry.ts";
+import { never, sleep, type Wake, waitAfter } from "./retry.ts";
 import { settled } from "./view.ts";
 import type { Approval, Decision, Failure, Json } from "./wire.ts";
 
@@ -21,6 +22,10 @@ export type ApprovalsView = {
 
 /** The most that a list gives at once. */
 const pageSize = 200;
+/** The least time between two requests, in milliseconds: a busy session tells of itself more often than anybody can look. */
+const pause = 200;
+/** Answers in a row that may be left out because something changed meanwhile. */
+const skipsMost = 4;
 
 /** The inbox of approvals. It is asked for anew whenever the list of sessions says that one may have changed. */
 export class Approvals {
@@ -34,24 +39,35 @@ export class Approvals {
   #failure: Failure | undefined;
   #load: AbortController | undefined;
   #stale = false;
+  #skips = 0;
+  #stopAnew: (() => void) | undefined;
   #stopList = () => {};
   #view: ApprovalsView = { items: [], loaded: false, failure: undefined, deciding: [] };
 
-  /** `watchList` has the list of sessions followed until the returned function is called. */
-  constructor(api: Api, env: Environment, wake: Wake, watchList: () => () => void) {
+  constructor(api: Api, env: Environment, wake: Wake, connection: Connection) {
     this.#api = api;
     this.#env = env;
     this.#wake = wake;
     this.#commands = new Commands(env, wake, () => this.#publish());
     this.#listeners = new Listeners(
       () => {
-        this.#stopList = watchList();
-        this.refresh();
+        this.#stopList = connection.followList({
+          listed: () => this.#refresh(),
+          rows: (upsert, removed) => {
+            // Only the row of a session tells that something was asked, or decided.
+            const has = new Set(this.#items.map(({ session }) => session));
+            if (
+              upsert.some((row) => row.approvals > 0 || has.has(row.id)) ||
+              removed.some((id) => has.has(id))
+            ) {
+              this.#refresh();
+            }
+          },
+        });
+        this.#refresh();
       },
       () => {
-        this.#stopList();
-        this.#load?.abort();
-        this.#load = undefined;
+        this.close();
       },
     );
   }
@@ -74,17 +90,35 @@ export class Approvals {
       this.#items = this.#items.filter(({ id }) => id !== approval);
       return decided;
     } finally {
-      this.refresh();
+      this.#refresh();
       this.#publish();
     }
   };
 
+  /** Stops following. Who subscribes next begins anew. */
+  close(): void {
+    this.#stopList();
+    this.#stopAnew?.();
+    this.#stopAnew = undefined;
+    this.#load?.abort();
+    this.#load = undefined;
+  }
+
   /** They may have changed: asks for them, if anybody watches. */
-  refresh(): void {
+  #refresh(): void {
     if (!this.#listeners.any) return;
-    // What is under way may have been read before the change, so its answer is not the last.
     this.#stale = true;
-    if (!this.#load) void this.#fetch();
+    if (!this.#load) {
+      void this.#fetch();
+      return;
+    }
+    // What is under way may have been read before the change, and may hang.
+    this.#stopAnew ??= this.#env.after(pause, () => {
+      this.#stopAnew = undefined;
+      if (!this.#stale || this.#skips++ >= skipsMost) return;
+      this.#load?.abort();
+      void this.#fetch();
+    });
   }
 
   async #fetch(): Promise<void> {
@@ -96,18 +130,23 @@ export class Approvals {
         const page = await this.#api.approvals({ status: "pending", limit: pageSize, signal: load.signal });
         if (load.signal.aborted) return;
         failures = 1;
-        this.#items = [...page.items].reverse();
-        this.#loaded = true;
         this.#failure = undefined;
+        // An answer that was overtaken by a change would take back what is shown already.
+        if (!this.#stale || this.#skips++ >= skipsMost) {
+          this.#skips = 0;
+          this.#items = [...page.items].reverse();
+          this.#loaded = true;
+        }
+        this.#publish();
+        if (this.#stale) await sleep(pause, this.#env, never);
       } catch (error) {
         if (load.signal.aborted) return;
         this.#failure = failureOf(error);
         this.#stale = true;
         this.#publish();
         await sleep(waitAfter(error, failures++, this.#env), this.#env, this.#wake);
-        if (load.signal.aborted) return;
       }
-      this.#publish();
+      if (load.signal.aborted) return;
     }
     this.#load = undefined;
   }

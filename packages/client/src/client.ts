@@ -50,18 +50,7 @@ export function createClient(options: ClientOptions = {}): Client {
   const outbox = new Outbox(api, env, store, tabs, wake);
   const drafts = new Drafts(store, tabs);
   const sessions = new SessionManager({ api, connection, env, outbox, wake, store, tabs });
-  const approvals = new Approvals(api, env, wake, () => {
-    const stops = [
-      sessions.subscribe(() => {}),
-      sessions.onRow((before, now) => {
-        // Only the row of a session tells that something was asked, or decided.
-        if (before?.approvals || now?.approvals) approvals.refresh();
-      }),
-    ];
-    return () => {
-      for (const stop of stops) stop();
-    };
-  });
+  const approvals = new Approvals(api, env, wake, connection);
   return {
     api,
     connection,
@@ -71,6 +60,7 @@ export function createClient(options: ClientOptions = {}): Client {
     close() {
       connection.close();
       sessions.close();
+      approvals.close();
       outbox.close();
       drafts.close();
       tabs.close();
@@ -81,17 +71,19 @@ export function createClient(options: ClientOptions = {}): Client {
 /** Calls when the connection is there again after it was not: what failed meanwhile may do better now. */
 function returns(connection: Connection): Wake {
   const wakes = new Set<() => void>();
+  let opened = false;
   let left = false;
   connection.subscribe(() => {
     const { name } = connection.getSnapshot();
-    const back = name === "open" && left;
-    if (name === "waiting" || (name === "connecting" && opened)) left = true;
-    if (name !== "open") return;
+    if (name !== "open") {
+      left ||= name !== "connecting" || opened;
+      return;
+    }
     opened = true;
+    const back = left;
     left = false;
     if (back) for (const wake of [...wakes]) wake();
   });
-  let opened = false;
   return (wake) => {
     wakes.add(wake);
     return () => wakes.delete(wake);

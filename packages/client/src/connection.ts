@@ -60,35 +60,44 @@ const nap = 10_000;
 const stable = 10_000;
 /** The least time between two attempts, whatever wakes us. */
 const breath = 1_000;
-/** How long the WebSocket is not tried again where it was blocked and HTTP streams work. */
+/** How long the WebSocket is not tried again where it was blocked. */
 const blockedFor = 300_000;
+/** WebSockets in a row on which nothing was heard, after which it counts as blocked. */
+const mutesMost = 2;
 /** How long a connection that nobody uses is kept. */
 const linger = 5_000;
 /** How long a subscription may go unanswered before it is asked for again. */
 const answerPatience = 15_000;
 
+const nothing = () => {};
+
+/** A session that is followed, and the timer of what it waits for. */
 type Followed = { readonly follower: Follower; stopTimer: () => void; refusals: number };
 
-/** See the module. `subscribe` and `getSnapshot` give its state. */
+/** See the module. */
 export class Connection {
   readonly #base: string;
   readonly #env: Environment;
   readonly #listeners = new Listeners();
   readonly #sessions = new Map<string, Followed>();
   readonly #lists = new Set<ListFollower>();
+  readonly #users = new Set<object>();
   #state: ConnectionState = { name: "closed" };
-  /** Grows with each transport: what an earlier one still tells is not heard. */
+  /** Grows with each attempt: what an earlier transport still tells is not heard. */
   #generation = 0;
   #transport: Transport | undefined;
+  /** In a row, since the connection was last stable. */
   #failures = 0;
+  #mutes = 0;
   #attemptAt = 0;
   #heardAt = 0;
   #blockedUntil = 0;
-  /** The timer of the state: the next attempt, the watchdog, or the linger. */
-  #stopTimer = () => {};
+  /** The timer of the state: the next attempt, or the watchdog. */
+  #stopTimer = nothing;
   #stopProbe: (() => void) | undefined;
-  #stopList = () => {};
-  #stopSignals = () => {};
+  #stopRest = nothing;
+  #stopListRetry = nothing;
+  #stopSignals = nothing;
   #over = false;
 
   constructor(baseUrl: string, env: Environment) {
@@ -102,54 +111,68 @@ export class Connection {
   /** The state. It is replaced, never changed. */
   getSnapshot = (): ConnectionState => this.#state;
 
-  /** Follows a session's log after the follower's cursor. One follower a session. */
-  follow(session: string, follower: Follower): () => void {
-    const followed: Followed = { follower, stopTimer: () => {}, refusals: 0 };
-    this.#sessions.set(session, followed);
+  /** Has the connection there, until the returned function is called. */
+  use(): () => void {
+    const user = {};
+    this.#users.add(user);
     this.#start();
-    this.#askFor(session);
     return () => {
-      if (this.#sessions.get(session) !== followed) return;
-      followed.stopTimer();
-      this.#sessions.delete(session);
-      if (this.#state.name === "open") this.#transport?.unfollow(session);
-      this.#rest();
+      if (this.#users.delete(user)) this.#rest();
     };
   }
 
-  /** Asks for a session's log again, after the follower's cursor. */
-  again(session: string): void {
-    this.#askFor(session);
+  /** Follows a session's log after the follower's cursor, until the returned function is called. One follower a session. */
+  follow(session: string, follower: Follower): () => void {
+    const followed: Followed = { follower, stopTimer: nothing, refusals: 0 };
+    this.#sessions.get(session)?.stopTimer();
+    this.#sessions.set(session, followed);
+    const release = this.use();
+    this.again(session);
+    return () => {
+      followed.stopTimer();
+      release();
+      if (this.#sessions.get(session) !== followed) return;
+      this.#sessions.delete(session);
+      if (this.#state.name === "open") this.#transport?.unfollow(session);
+    };
   }
 
-  /** Follows the list of sessions. */
+  /** Asks for a session's log, after the follower's cursor, until it is answered. */
+  again(session: string): void {
+    const followed = this.#sessions.get(session);
+    if (!followed || this.#state.name !== "open") return; // it is asked for when the connection is there
+    followed.stopTimer();
+    followed.stopTimer = this.#env.after(answerPatience, () => this.again(session));
+    this.#transport?.follow(session, followed.follower.cursor());
+  }
+
+  /** Follows the list of sessions, until the returned function is called. */
   followList(follower: ListFollower): () => void {
-    const first = this.#lists.size === 0;
     this.#lists.add(follower);
-    this.#start();
+    const release = this.use();
     if (this.#state.name === "open") {
-      if (first) this.#transport?.followList();
+      if (this.#lists.size === 1) this.#transport?.followList();
       else follower.listed();
     }
     return () => {
+      release();
       if (!this.#lists.delete(follower) || this.#lists.size > 0) return;
-      this.#stopList();
+      this.#stopListRetry();
       if (this.#state.name === "open") this.#transport?.unfollowList();
-      this.#rest();
     };
   }
 
   /** Tries now, if it waits: a person asked for it. */
-  retry(): void {
+  retry = (): void => {
     if (this.#state.name === "waiting") this.#connect();
-  }
+  };
 
   /** Ends it for good. */
   close(): void {
     this.#over = true;
-    this.#stopList();
-    for (const followed of this.#sessions.values()) followed.stopTimer();
-    this.#enter({ name: "closed" });
+    this.#stopRest();
+    this.#stopListRetry();
+    if (this.#state.name !== "closed") this.#enter({ name: "closed" });
   }
 
   /** The one door: leaves the state before, and does what the new one asks. */
@@ -157,29 +180,20 @@ export class Connection {
     const before = this.#state;
     this.#state = state;
     this.#stopTimer();
+    this.#stopTimer = nothing;
     this.#stopProbe?.();
     this.#stopProbe = undefined;
-    if (state.name !== "open" && state.name !== "connecting") {
+    if (state.name === "waiting" || state.name === "closed") {
       this.#generation++;
       this.#transport?.close();
       this.#transport = undefined;
     }
-    switch (state.name) {
-      case "connecting":
-        this.#stopTimer = () => {};
-        break;
-      case "open":
-        this.#watch();
-        break;
-      case "waiting":
-        this.#stopTimer = this.#env.after(state.retryAt - this.#env.now(), () => this.#connect());
-        break;
-      case "closed":
-        this.#stopTimer = () => {};
-        this.#stopSignals();
-        this.#stopSignals = () => {};
+    if (state.name === "open") this.#watch();
+    if (state.name === "waiting") {
+      this.#stopTimer = this.#env.after(state.retryAt - this.#env.now(), () => this.#connect());
     }
-    if (before.name === "open" && state.name !== "open") {
+    if (state.name === "closed") this.#stopSignals();
+    if (before.name === "open") {
       for (const followed of this.#sessions.values()) {
         followed.stopTimer();
         followed.follower.paused();
@@ -189,29 +203,37 @@ export class Connection {
   }
 
   #start(): void {
-    if (this.#over) return;
-    if (this.#state.name === "closed") {
-      this.#stopSignals = this.#env.onSignal((signal) => this.#stir(signal));
-      this.#connect();
-    }
+    this.#stopRest();
+    if (this.#over || this.#state.name !== "closed") return;
+    this.#stopSignals = this.#env.onSignal((signal) => this.#stir(signal));
+    this.#connect();
   }
 
   /** Ends a connection that nobody uses, after a while. */
   #rest(): void {
-    this.#env.after(linger, () => {
-      if (this.#sessions.size + this.#lists.size > 0 || this.#state.name === "closed") return;
+    if (this.#users.size > 0 || this.#state.name === "closed") return;
+    this.#stopRest();
+    this.#stopRest = this.#env.after(linger, () => {
       this.#failures = 0;
       this.#enter({ name: "closed" });
     });
   }
 
   #connect(): void {
-    this.#generation++;
     this.#transport?.close();
-    this.#attemptAt = this.#env.now();
-    const sockets = this.#env.WebSocket && this.#blockedUntil <= this.#attemptAt;
-    const Kind = sockets ? SocketTransport : SseTransport;
-    this.#transport = new Kind(this.#base, this.#env, this.#ears(this.#generation));
+    const generation = ++this.#generation;
+    const now = this.#env.now();
+    this.#attemptAt = now;
+    this.#heardAt = 0;
+    const ears = this.#ears(generation);
+    const socket = this.#env.WebSocket && this.#blockedUntil <= now;
+    const Kind = socket ? SocketTransport : SseTransport;
+    try {
+      this.#transport = new Kind(this.#base, this.#env, ears);
+    } catch {
+      this.#transport = undefined; // a page may be forbidden to open one
+      queueMicrotask(() => ears.ended(socket ? "blocked" : "forbidden", 0));
+    }
     this.#enter({ name: "connecting", attempt: this.#failures + 1 });
   }
 
@@ -240,10 +262,10 @@ export class Connection {
       deleted: fence((session) => of(session)?.deleted()),
       refused: fence((session, code) => this.#refused(session, code)),
       listed: fence(() => {
-        for (const list of this.#lists) list.listed();
+        for (const list of [...this.#lists]) list.listed();
       }),
       rows: fence((upsert, removed) => {
-        for (const list of this.#lists) list.rows(upsert, removed);
+        for (const list of [...this.#lists]) list.rows(upsert, removed);
       }),
       ended: fence((reason, asked) => this.#ended(reason, asked)),
     };
@@ -252,56 +274,54 @@ export class Connection {
   #opened(): void {
     const transport = this.#transport;
     if (!transport) return;
-    this.#heardAt = this.#env.now();
-    this.#enter({ name: "open", since: this.#heardAt, transport: transport.kind });
-    for (const session of [...this.#sessions.keys()]) this.#askFor(session);
+    this.#enter({ name: "open", since: this.#env.now(), transport: transport.kind });
+    for (const session of [...this.#sessions.keys()]) this.again(session);
     if (this.#lists.size > 0) transport.followList();
   }
 
   #ended(reason: ReasonCode | "blocked", asked: number): void {
     const { now, random, online } = this.#env;
-    if (reason === "blocked") {
-      // Something on the way lets requests through and no WebSocket.
+    const state = this.#state;
+    if (state.name === "open" && state.transport === "socket") {
+      // Something on the way may take a WebSocket and let nothing through.
+      this.#mutes = this.#heardAt ? 0 : this.#mutes + 1;
+    }
+    if (reason === "blocked" || this.#mutes >= mutesMost) {
+      this.#mutes = 0;
       this.#blockedUntil = now() + blockedFor;
-      this.#connect();
+    }
+    if (reason === "blocked") {
+      this.#connect(); // in the other way, and at once: the server is there
       return;
     }
-    if (this.#state.name === "open" && now() - this.#state.since >= stable) this.#failures = 0;
+    if (state.name === "open" && now() - state.since >= stable) this.#failures = 0;
     this.#failures++;
     this.#enter({
       name: "waiting",
-      reason: online() || asked ? reason : "offline",
+      reason: asked > 0 || online() ? reason : "offline",
       retryAt: now() + backoff(this.#failures, random(), asked),
       asked: asked > 0,
       attempt: this.#failures,
     });
   }
 
-  #askFor(session: string): void {
-    const followed = this.#sessions.get(session);
-    if (!followed || this.#state.name !== "open") return;
-    followed.stopTimer();
-    followed.stopTimer = this.#env.after(answerPatience, () => this.#askFor(session));
-    this.#transport?.follow(session, followed.follower.cursor());
-  }
-
   #refused(session: string | null, code: string): void {
-    const passing = code === "internal" || code === "unavailable";
+    const { after, random } = this.#env;
     if (session === null) {
-      this.#stopList = this.#env.after(backoff(1, this.#env.random()), () => this.#transport?.followList());
+      this.#stopListRetry = after(backoff(1, random()), () => {
+        if (this.#state.name === "open") this.#transport?.followList();
+      });
       return;
     }
     const followed = this.#sessions.get(session);
     if (!followed) return;
     followed.stopTimer();
-    if (!passing) {
+    if (code === "internal" || code === "unavailable") {
+      const wait = backoff(++followed.refusals, random());
+      followed.stopTimer = after(wait, () => this.again(session));
+    } else {
       followed.follower.refused(code);
-      return;
     }
-    followed.refusals++;
-    followed.stopTimer = this.#env.after(backoff(followed.refusals, this.#env.random()), () =>
-      this.#askFor(session),
-    );
   }
 
   #heard(): void {
@@ -310,36 +330,35 @@ export class Connection {
     this.#stopProbe = undefined;
   }
 
-  /** Looks after an open connection: ends one that is silent, probes after a sleep. */
+  /** Looks after an open connection: ends one that is silent, and probes it after a sleep. */
   #watch(): void {
-    const due = Math.min(this.#heardAt + silence, this.#env.now() + nap);
-    this.#stopTimer = this.#env.after(due - this.#env.now(), () => {
-      const now = this.#env.now();
+    const { after, now } = this.#env;
+    const due = now() + nap;
+    this.#stopTimer = after(nap, () => {
+      if (this.#state.name !== "open") return;
+      const silent = now() - Math.max(this.#heardAt, this.#state.since);
       // A late timer may only mean that what came meanwhile has not been delivered yet.
-      if (now - due > nap) this.#probe();
-      if (now - due <= nap && now - this.#heardAt >= silence) this.#ended("silent", 0);
+      if (now() - due > nap && silent > nap) this.#probe();
+      if (now() - due <= nap && silent >= silence) this.#ended("silent", 0);
       else this.#watch();
     });
   }
 
-  /** Asks for a sign of life. Without one soon, the connection is taken for dead and there is no wait. */
+  /** Asks for a sign of life. Without one soon the connection is taken for dead, and there is no wait. */
   #probe(): void {
     if (this.#state.name !== "open" || this.#stopProbe) return;
-    this.#stopProbe = this.#env.after(probePatience, () => {
-      this.#stopProbe = undefined;
-      this.#enter({ name: "connecting", attempt: this.#failures + 1 });
-      this.#connect();
-    });
+    this.#stopProbe = this.#env.after(probePatience, () => this.#connect());
     this.#transport?.probe();
   }
 
   /** Something changed that may have ended the connection, or may let it come back. */
   #stir(signal: Signal): void {
     if (signal === "hidden") return;
-    if (this.#state.name === "open") this.#probe();
-    if (this.#state.name !== "waiting" || signal === "offline" || this.#state.asked) return;
+    const state = this.#state;
+    if (state.name === "open") this.#probe();
+    if (state.name !== "waiting" || state.asked || signal === "offline") return;
     const earliest = this.#attemptAt + breath;
     if (this.#env.now() >= earliest) this.#connect();
-    else if (this.#state.retryAt > earliest) this.#enter({ ...this.#state, retryAt: earliest });
+    else if (state.retryAt > earliest) this.#enter({ ...state, retryAt: earliest });
   }
 }

@@ -274,9 +274,9 @@ function addRun(draft: Draft, e: Of<"run.queued">): void {
     usage: { inputTokens: 0, outputTokens: 0 },
   });
   const run = e.run;
-  draft.inbox = draft.inbox.map((item) =>
-    item.message.id === input && item.mode === "steer" ? { ...item, mode: "enqueue", run } : item,
-  );
+  const steer = draft.inbox.find((item) => item.message.id === input && item.mode === "steer");
+  if (!steer) return;
+  draft.inbox = draft.inbox.map((item) => (item === steer ? { ...item, mode: "enqueue", run } : item));
 }
 
 type OpenRun = Mutable<Run>;

@@ -60,7 +60,6 @@ export class SessionManager {
   readonly #listeners: Listeners;
   /** Mirrors, the longest unused first. */
   readonly #mirrors = new Map<string, SessionMirror>();
-  readonly #ears = new Set<(before: SessionRow | undefined, now: SessionRow | undefined) => void>();
   /** All rows that are known. */
   readonly #rows = new Map<string, SessionRow>();
   /** The end of what is loaded of the list that is shown, by order; undefined: all of it. */
@@ -114,9 +113,6 @@ export class SessionManager {
   /** The mirror of a session that the server does not have: its first message begins it. */
   create = (): SessionMirror => this.#add(new SessionMirror(this.#env.id("ses_"), this.#parts, true));
 
-  /** What is in the list of a session, if it is loaded. */
-  row = (id: string): SessionRow | undefined => this.#rows.get(id);
-
   /** Shows the sessions whose title holds a text, in any case; "" shows all. */
   search = (text: string): void => {
     if (text === this.#search) return;
@@ -144,16 +140,12 @@ export class SessionManager {
     if (this.#marks.mark(id, seq)) this.#publisher.soon();
   };
 
-  /** Hears of each row that changes, came or went, until the returned function is called. */
-  onRow(hear: (before: SessionRow | undefined, now: SessionRow | undefined) => void): () => void {
-    this.#ears.add(hear);
-    return () => this.#ears.delete(hear);
-  }
-
+  /** Ends it, and the mirrors, for good. */
   close(): void {
     this.#stopList();
     this.#stopTyping();
     this.#load?.abort();
+    for (const mirror of this.#mirrors.values()) mirror.close();
     this.#marks.close();
   }
 
@@ -226,7 +218,7 @@ export class SessionManager {
     this.#loaded = true;
     // A row that was within reach and is not there any more is gone.
     for (const row of this.#shown()) {
-      if (!found.has(row.id) && !this.#meanwhile.has(row.id)) this.#remove(row.id);
+      if (!found.has(row.id) && !this.#meanwhile.has(row.id)) this.#rows.delete(row.id);
     }
     for (const row of found.values()) this.#upsert(row, true);
   }
@@ -255,7 +247,7 @@ export class SessionManager {
     }
     for (const id of removed) {
       this.#meanwhile.add(id);
-      this.#remove(id);
+      this.#rows.delete(id);
       this.#marks.forget(id);
     }
     this.#publisher.soon();
@@ -270,14 +262,6 @@ export class SessionManager {
     // What is in the first list is no news; what comes up later is.
     if (this.#marks.of(row.id) === undefined) this.#marks.mark(row.id, listed ? row.seq : 0);
     if (!before) this.#mirrors.get(row.id)?.appeared();
-    for (const hear of [...this.#ears]) hear(before, row);
-  }
-
-  #remove(id: string): void {
-    const before = this.#rows.get(id);
-    if (!before) return;
-    this.#rows.delete(id);
-    for (const hear of [...this.#ears]) hear(before, undefined);
   }
 
   /** The rows of the list that is shown, in its order. */

@@ -40,6 +40,8 @@ export type MirrorParts = {
   readonly outbox: Outbox;
   /** Tells that the connection is there again. */
   readonly wake: Wake;
+  /** Messages of a snapshot, and of a page of earlier ones: 1 to 200. Default: 50. */
+  readonly window?: number;
   /** Somebody watches it, or nobody any more. */
   readonly onWatched?: (mirror: SessionMirror, watched: boolean) => void;
 };
@@ -47,8 +49,7 @@ export type MirrorParts = {
 /** How something is said. See PROTOCOL.md, `POST …/messages`. */
 export type SendOptions = Omit<Submission, "id" | "parts">;
 
-/** Messages of a snapshot, and of a page of earlier ones. */
-const windowSize = 50;
+const defaultWindow = 50;
 /** How long a mirror that nobody watches goes on, in milliseconds: a page that is drawn anew comes back. */
 const linger = 5_000;
 /** Frames that wait for a snapshot. With more, they are asked for again when it is there. */
@@ -74,6 +75,7 @@ type Phase =
 export class SessionMirror {
   readonly id: string;
   readonly #parts: MirrorParts;
+  readonly #window: number;
   readonly #commands: Commands;
   readonly #publisher: Publisher;
   readonly #listeners: Listeners;
@@ -101,6 +103,7 @@ export class SessionMirror {
   #stopLinger = () => {};
   #stopGap = () => {};
   #stopOutbox = () => {};
+  #release = () => {};
   readonly #blank: SessionView;
   #view: SessionView;
 
@@ -108,6 +111,7 @@ export class SessionMirror {
   constructor(id: string, parts: MirrorParts, fresh = false) {
     this.id = id;
     this.#parts = parts;
+    this.#window = parts.window ?? defaultWindow;
     if (fresh) this.#asleep = "new";
     this.#blank = blank(id, { name: fresh ? "new" : "loading" });
     this.#view = this.#blank;
@@ -251,7 +255,14 @@ export class SessionMirror {
   /** The session may exist now: somebody else was told of it. */
   appeared(): void {
     const phase = this.#phase === "resting" ? this.#asleep : this.#phase;
-    if (phase === "missing" || phase === "new") this.#become("loading");
+    const ours = this.#parts.outbox.of(this.id).length > 0; // then the answer comes, and says more
+    if (phase === "missing" || (phase === "new" && !ours)) this.#become("loading");
+  }
+
+  /** Follows no more. */
+  close(): void {
+    this.#stopLinger();
+    if (this.#phase !== "resting") this.#rest();
   }
 
   // How it follows.
@@ -259,7 +270,8 @@ export class SessionMirror {
   #watched(): void {
     this.#stopLinger();
     if (this.#phase !== "resting") return;
-    const { outbox, onWatched } = this.#parts;
+    const { connection, outbox, onWatched } = this.#parts;
+    this.#release = connection.use(); // it opens while the snapshot comes
     this.#stopOutbox = outbox.onChange((session, accepted) => {
       if (session !== this.id) return;
       if (accepted) this.#accepted(accepted);
@@ -270,12 +282,15 @@ export class SessionMirror {
   }
 
   #unwatched(): void {
-    this.#stopLinger = this.#parts.env.after(linger, () => {
-      this.#asleep = this.#phase === "missing" ? "loading" : this.#phase;
-      this.#enter("resting");
-      this.#stopOutbox();
-      this.#parts.onWatched?.(this, false);
-    });
+    this.#stopLinger = this.#parts.env.after(linger, () => this.#rest());
+  }
+
+  #rest(): void {
+    this.#asleep = this.#phase === "missing" ? "loading" : this.#phase;
+    this.#enter("resting");
+    this.#stopOutbox();
+    this.#release();
+    this.#parts.onWatched?.(this, false);
   }
 
   #become(phase: Phase): void {
@@ -363,7 +378,8 @@ export class SessionMirror {
     }
     if (this.#cursor > before) this.#gaps = 0;
     if (this.#cursor < to) this.#askAgain();
-    if (facts || this.#cursor === this.#head) this.#publisher.soon();
+    const behind = this.#cursor < this.#head;
+    if (!behind && (facts || before < this.#head)) this.#publisher.soon();
     else this.#publisher.frame();
     this.#bound();
   }
@@ -397,12 +413,12 @@ export class SessionMirror {
     load.signal.addEventListener("abort", stopWake);
     for (let failures = 1; !load.signal.aborted; failures++) {
       try {
-        const snapshot = await api.snapshot(this.id, { window: windowSize, signal: load.signal });
+        const snapshot = await api.snapshot(this.id, { window: this.#window, signal: load.signal });
         if (load.signal.aborted) return;
         if (this.#arrived(snapshot)) break;
       } catch (error) {
         if (load.signal.aborted) return;
-        if (error instanceof Problem && error.status === 404) {
+        if (isMissing(error)) {
           this.#enter(this.#state ? "deleted" : "missing");
           return;
         }
@@ -464,7 +480,7 @@ export class SessionMirror {
     for (let tries = 0; tries < pageTries; tries++) {
       const first = this.#state?.shown.messages[0];
       if (!first?.parent) return;
-      const ask = () => api.messages(this.id, { before: first.id, limit: windowSize });
+      const ask = () => api.messages(this.id, { before: first.id, limit: this.#window });
       const page = await persist(ask, env, wake, 20_000);
       this.#fold();
       if (!this.#state) return;
@@ -504,7 +520,7 @@ export class SessionMirror {
       ...(shown
         ? {
             id: this.id,
-            session: shown.session,
+            session: seq > 0 ? shown.session : undefined,
             seq,
             head: shown.head,
             messages: shown.messages,
@@ -557,7 +573,12 @@ async function gone(ask: Promise<void>): Promise<undefined> {
   try {
     await ask;
   } catch (error) {
-    if (!(error instanceof Problem && error.status === 404)) throw error;
+    if (!isMissing(error)) throw error;
   }
   return undefined;
+}
+
+/** The server says so: a proxy's 404 says nothing of a session. */
+function isMissing(error: unknown): boolean {
+  return error instanceof Problem && error.code === "not_found";
 }

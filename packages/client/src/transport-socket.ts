@@ -76,13 +76,13 @@ export class SocketTransport implements Transport {
   }
 
   #ask(key: string, request: object): void {
-    this.#asked.set(key, { id: this.#send(request), answered: false });
+    this.#asked.set(key, { id: String(this.#count + 1), answered: false });
+    this.#send(request);
   }
 
-  #send(request: object): string {
+  #send(request: object): void {
     const id = String(++this.#count);
     if (this.#state === "open") this.#socket.send(JSON.stringify({ ...request, id }));
-    return id;
   }
 
   #opened(): void {

@@ -13,6 +13,8 @@ import type { EventPage, Frame } from "./wire.ts";
 const streamsMost = 2;
 /** Between two pages of a log, and between two looks at the list, in milliseconds. */
 const pageEvery = { visible: 3_000, hidden: 15_000 };
+/** A stream that was silent for so long has missed a heartbeat. */
+const heartbeat = 20_000;
 /** Silence after which a stream is taken for dead. */
 const silence = 45_000;
 /** How long an answer may take to begin. */
@@ -28,9 +30,10 @@ export class SseTransport implements Transport {
   readonly #base: string;
   readonly #tell: TransportEvents;
   readonly #followed = new Map<string, AbortController>();
+  readonly #life = new AbortController();
   /** Stops what is under way, to be gone about in another way. */
   #turn = new AbortController();
-  #over = false;
+  #heardAt: number;
   #stopList: (() => void) | undefined;
   readonly #stopSignals: () => void;
 
@@ -38,6 +41,7 @@ export class SseTransport implements Transport {
     this.#env = env;
     this.#base = baseUrl.replace(/\/+$/, "");
     this.#tell = tell;
+    this.#heardAt = env.now();
     this.#stopSignals = env.onSignal((signal) => {
       if (signal === "visible" || signal === "hidden") this.#turnOver();
     });
@@ -66,31 +70,41 @@ export class SseTransport implements Transport {
     this.#stopList?.();
   }
 
-  /** The streams are watched one by one: a request shows whether the server is there. */
+  /** A request shows whether the server is there. Streams that should have spoken are begun anew. */
   probe(): void {
+    if (this.#env.now() - this.#heardAt > heartbeat) this.#turnOver();
     void this.#ready().catch(() => {});
   }
 
   close(): void {
-    this.#over = true;
-    this.#stopSignals();
-    this.#stopList?.();
+    this.#life.abort();
     this.#turn.abort();
     for (const stop of this.#followed.values()) stop.abort();
+    this.#stopSignals();
+    this.#stopList?.();
   }
 
   async #open(): Promise<void> {
     try {
       await this.#ready();
-      this.#tell.opened();
+      if (!this.#over) this.#tell.opened();
     } catch (error) {
       this.#failed(error, "unreachable");
     }
   }
 
   async #ready(): Promise<void> {
-    await this.#get("/readyz", "application/json", this.#turn.signal, (response) => response.text());
+    await this.#get("/readyz", "application/json", this.#life.signal, (response) => response.text());
     if (!this.#over) this.#tell.heard();
+  }
+
+  get #over(): boolean {
+    return this.#life.signal.aborted;
+  }
+
+  #heard(): void {
+    this.#heardAt = this.#env.now();
+    this.#tell.heard();
   }
 
   #pause(): number {
@@ -146,7 +160,7 @@ export class SseTransport implements Transport {
         alive(silence);
         const { done, value } = await chunks.read();
         if (done || signal.aborted) break;
-        this.#tell.heard();
+        this.#heard();
         reader.push(decoder.decode(value, { stream: true }));
         log.flush();
       }
@@ -160,7 +174,7 @@ export class SseTransport implements Transport {
       return parseJson(await response.text()) as EventPage;
     });
     if (signal.aborted) return;
-    this.#tell.heard();
+    this.#heard();
     log.begin(page.head);
     if (page.reset) log.take({ type: "reset", session: page.session });
     for (const frame of page.frames) log.take(frame);
