@@ -68,7 +68,7 @@ func (r *Runtime) Submit(ctx context.Context, p Principal, id string, m Submissi
 	if err != nil {
 		return Submitted{}, err
 	}
-	out := Submitted{Seq: done.Last, Repeated: c.Repeated}
+	out, delivered := Submitted{Seq: done.Last, Repeated: c.Repeated}, false
 	err = r.view(ctx, p, id, func(s *session.State) error {
 		if run := s.Run(c.Accepted); run != nil {
 			out.Run = cloneRun(run)
@@ -77,13 +77,19 @@ func (r *Runtime) Submit(ctx context.Context, p Principal, id string, m Submissi
 			copied := *item
 			out.Message, out.Inbox = copied.Message, &copied
 		} else if msg := s.Message(m.ID); msg != nil {
-			out.Message = *msg
+			out.Message, delivered = *msg, true
 			out.Message.Parts = m.Parts
 		} else { // taken back since
 			out.Message = session.Message{ID: m.ID, Role: session.RoleUser, Parts: m.Parts, Status: session.MessageWhole, Run: c.Accepted}
 		}
 		return nil
 	})
+	if err == nil && out.Repeated && delivered { // it may have been edited before its turn
+		var said []session.Message
+		if said, err = r.store.Messages(ctx, id, []string{m.ID}); len(said) == 1 {
+			out.Message = said[0]
+		}
+	}
 	return out, err
 }
 
@@ -243,7 +249,7 @@ func (r *Runtime) DecideApproval(ctx context.Context, p Principal, id string, d 
 			return Done[session.Approval]{}, err
 		}
 	}
-	c := session.DecideApproval{ID: id, Decision: d.Decision, By: p.Owner, Note: session.CleanText(d.Note), Arguments: d.Arguments}
+	c := session.DecideApproval{ID: id, Decision: d.Decision, By: p.Owner, Note: session.CleanText(d.Note), Arguments: d.Arguments, At: r.opts.Now()}
 	done, err := r.command(ctx, p, a.Session, func(s *session.State) ([]session.Event, error) {
 		if a.Status != session.StatusPending {
 			return nil, c.Against(&a)

@@ -45,7 +45,7 @@ func (k *carry) callModel(ctx context.Context, n agent.CallModel) error {
 		return err
 	}
 	a := &answer{carry: k, n: n, message: message}
-	finish, err := a.stream(ctx, req)
+	finish, err := a.listen(ctx, req)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -141,6 +141,32 @@ type block struct {
 	call      string // our id
 	name      string
 	signature string
+}
+
+// listen streams the answer. A model that is deaf to the end of ctx is left
+// behind, so that it cannot hold its run: what it still says goes nowhere, and
+// nothing of the answer may be used.
+func (a *answer) listen(ctx context.Context, req model.Request) (*model.Finish, error) {
+	var finish *model.Finish
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		finish, err = a.stream(ctx, req)
+	}()
+	select {
+	case <-done:
+		return finish, err
+	case <-ctx.Done():
+	}
+	deadline := time.NewTimer(settleTime / 2)
+	defer deadline.Stop()
+	select {
+	case <-done:
+		return finish, err
+	case <-deadline.C:
+		return nil, context.Cause(ctx)
+	}
 }
 
 // stream asks the model and notes what comes.

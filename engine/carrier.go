@@ -163,6 +163,10 @@ func (k *carry) carry(ctx context.Context) error {
 		var next agent.Next
 		var left time.Duration
 		err := k.look(ctx, func(s *session.State, run *session.Run) error {
+			if run.CancelRequestedAt != nil {
+				next = agent.Cancel{}
+				return nil
+			}
 			if !k.know(run.Agent) {
 				next = agent.Fail{Failure: session.Failure{Code: "agent_unknown", Message: fmt.Sprintf("the agent %q is not configured any more", run.Agent)}}
 				return nil

@@ -248,3 +248,66 @@ func TestAnApprovalInTheLastMomentIsNotExpired(t *testing.T) {
 		}
 	})
 }
+
+func TestACallIsNotMadeOnceItsRunIsToStop(t *testing.T) {
+	many(t, func(t *testing.T) {
+		made := 0
+		act := tool.New("act", "", func(context.Context, struct{}, tool.Call) (string, error) {
+			made++
+			return "done", nil
+		})
+		var stop func()
+		turn := func(s func()) modeltest.Turn {
+			stop = s
+			return modeltest.Reply(modeltest.Call("c", "act", `{}`))
+		}
+		told := func(events []session.Event) bool {
+			for _, e := range events {
+				if _, ok := e.Data.(session.ToolStarted); ok {
+					stop() // it is recorded that the call starts, and then the cancel
+				}
+			}
+			return false
+		}
+		_, s, err := carryOne(t, turn, told, engine.ErrCancelled, act)
+		if err != nil || s.Run("r").Status != session.Cancelled {
+			t.Fatalf("%v; the run is %s", err, s.Run("r").Status)
+		}
+		if made != 0 {
+			t.Errorf("the call was made %d times after the cancel", made)
+		}
+	})
+}
+
+func TestACancelIsObeyedWhateverElseIsWrongWithTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near := memory.New(store.Options{})
+		submit := &session.Submit{
+			ID: "m", Run: "r", Output: "o", Tenant: "t", Owner: "o", DefaultAgent: "gone",
+			Parts: []session.Part{{Type: session.PartText, Text: "go"}},
+		}
+		if _, err := near.Append(t.Context(), "s", submit.Decide); err != nil {
+			t.Fatal(err)
+		}
+		leases, err := near.Claim(t.Context(), "w", time.Minute, 1)
+		if err != nil || len(leases) != 1 {
+			t.Fatalf("%v, %v", leases, err)
+		}
+		cancel := session.Cancel{Run: "r", By: "p", At: time.Now(), Grace: time.Minute}
+		if _, err := near.Append(t.Context(), "s", cancel.Decide); err != nil {
+			t.Fatal(err)
+		}
+		book, err := agent.NewBook(agent.Agent{Name: "a", Model: "script"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &engine.Carrier{Store: near, Agents: book, Log: slog.New(slog.DiscardHandler)}
+		if err := c.Carry(t.Context(), leases[0], engine.Signals{}); err != nil {
+			t.Fatal(err)
+		}
+		run, err := near.Run(t.Context(), "r")
+		if err != nil || run.Status != session.Cancelled || run.Error != nil {
+			t.Errorf("the run whose agent is gone is %s after its cancel: %+v, %v", run.Status, run.Error, err)
+		}
+	})
+}

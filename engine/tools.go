@@ -66,6 +66,9 @@ func (k *carry) runTool(c session.ToolCall, started session.ToolStarted) {
 
 func (k *carry) callTool(c session.ToolCall, started session.ToolStarted) session.Data {
 	ctx := k.tools
+	if ctx.Err() != nil { // the run was told to stop after the start was recorded
+		return nil
+	}
 	failed := func(f session.Failure) session.Data {
 		return session.ToolFailed{Message: started.Message, Call: c.ID, Error: f}
 	}

@@ -135,6 +135,27 @@ func TestAnApprovalThatExpiresWakesItsRunAndCannotBeDecidedAfterwards(t *testing
 	}
 }
 
+func TestADecisionAfterTheTimeIsTooLateWhoeverNoticedIt(t *testing.T) {
+	h := newHistory(t)
+	h.submit("m1")
+	h.claim("r_m1")
+	h.call("r_m1", session.Unsafe, true, "pay")
+	until := h.now().Add(time.Hour)
+	h.state.Approval("a_pay").ExpiresAt = &until
+	h.carry("r_m1", session.RunWaiting{Reason: session.WaitApproval, Until: &until})
+	late := approve("a_pay")
+	late.At = until
+	// No worker has recorded it yet: all may be busy, or the process may just have started.
+	err := h.refused(session.ApprovalGone, late.Decide)
+	if err.Approval.Status != session.StatusExpired {
+		t.Errorf("the refusal carries %s", asJSON(t, err.Approval))
+	}
+	in := approve("a_pay")
+	in.At = until.Add(-time.Millisecond)
+	h.wantTypes(h.do(in.Decide), "approval.decided")
+	h.wantTypes(h.do(late.Decide)) // the same again is fine, for ever
+}
+
 func TestADecisionInTimeMakesTheRunDueAtOnce(t *testing.T) {
 	h := newHistory(t)
 	h.submit("m1")

@@ -127,7 +127,8 @@ func (c Reconcile) Decide(s *State) ([]Event, error) {
 	}
 	events := append([]Event{{Run: run.ID, Data: r}}, cut...)
 	if s.outcomeWillBeUnknown(run) {
-		events = append(events, Event{Run: run.ID, Data: RunWaiting{Reason: WaitToolOutcome}})
+		// Of its other calls one may wait for an approval that has a time.
+		events = append(events, Event{Run: run.ID, Data: RunWaiting{Reason: WaitToolOutcome, Until: s.firstExpiry(run)}})
 	}
 	return events, nil
 }
@@ -155,6 +156,18 @@ func (s *State) cutOff(run *Run, lost bool) []Event {
 		}
 	}
 	return events
+}
+
+// firstExpiry is when the first of the run's pending approvals expires, or nil if none does.
+func (s *State) firstExpiry(run *Run) *time.Time {
+	var first *time.Time
+	for _, a := range s.Approvals {
+		if a.Run == run.ID && a.Status == StatusPending && a.ExpiresAt != nil && (first == nil || a.ExpiresAt.Before(*first)) {
+			at := *a.ExpiresAt
+			first = &at
+		}
+	}
+	return first
 }
 
 func (s *State) outcomeWillBeUnknown(run *Run) bool {

@@ -123,6 +123,24 @@ func TestACallWithSideEffectsWhoseWorkerIsLostWaitsForAPerson(t *testing.T) {
 	}
 }
 
+func TestAnApprovalBesideAnUnknownOutcomeStillExpires(t *testing.T) {
+	h := newHistory(t)
+	h.submit("m1")
+	h.claim("r_m1")
+	h.call("r_m1", session.Unsafe, true, "now", "soon", "later")
+	soon, later := h.now().Add(time.Hour), h.now().Add(2*time.Hour)
+	h.state.Approval("a_soon").ExpiresAt, h.state.Approval("a_later").ExpiresAt = &soon, &later
+	h.do(approve("a_now").Decide)
+	h.carry("r_m1", session.ToolStarted{Message: "o_m1", Call: "c_now", Try: 1})
+	h.do(session.Reconcile{Run: "r_m1", Fence: 1, Cause: session.CauseLeaseExpired, At: h.now()}.Decide)
+	if run := h.run("r_m1"); run.WaitingReason != session.WaitToolOutcome {
+		t.Fatalf("the run is %s", asJSON(t, run))
+	}
+	if w := h.state.WorkOf(h.run("r_m1")); !w.Due || !w.At.Equal(soon) {
+		t.Errorf("it asks for %+v and would miss the time of an approval", w)
+	}
+}
+
 func TestALostAttemptIsClosedWithWhatItHadSaid(t *testing.T) {
 	for cause, code := range map[session.ReconcileCause]string{
 		session.CauseLeaseExpired: "worker_lost", session.CauseRestart: "worker_lost", session.CauseDrain: "worker_left",

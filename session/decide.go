@@ -20,19 +20,29 @@ type DecideApproval struct {
 	Note     string
 	// Arguments replaces the call's arguments; only with Approve. Validated by the caller.
 	Arguments json.RawMessage
+	// At is when it is made: at or after the approval's ExpiresAt is too late. The zero time is never too late.
+	At time.Time
 }
 
 // Decide records the first decision. The same decision again is fine. Errors:
-// NotFound, ApprovalDone (with the winner), ApprovalGone.
+// NotFound, ApprovalDone (with the winner), ApprovalGone, also when the time is
+// over and no worker has recorded that yet.
 func (c DecideApproval) Decide(s *State) ([]Event, error) {
 	a := s.Approval(c.ID)
 	if a == nil {
 		return nil, notFound("approval", c.ID)
 	}
-	if a.Status == StatusPending {
-		return []Event{{Run: a.Run, Data: ApprovalDecided(c)}}, nil
+	if a.Status != StatusPending {
+		return nil, c.Against(a)
 	}
-	return nil, c.Against(a)
+	if a.ExpiresAt != nil && !c.At.Before(*a.ExpiresAt) {
+		late := *a
+		late.Status = StatusExpired
+		return nil, c.Against(&late)
+	}
+	return []Event{{Run: a.Run, Data: ApprovalDecided{
+		ID: c.ID, Decision: c.Decision, By: c.By, Note: c.Note, Arguments: c.Arguments,
+	}}}, nil
 }
 
 // Against says what this decision means for an approval that is no longer

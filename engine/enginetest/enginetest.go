@@ -22,6 +22,7 @@ func Exercise(t *testing.T, make Make) {
 		"ManyWorkersCarryEachRunOnce":                    carriesOnce,
 		"ALostWorkersRunIsTakenOver":                     takesOver,
 		"AWorkerThatLostItsLeaseWritesNothing":           fencesOff,
+		"ARunWhoseWorkerIsStuckIsTakenOverFromItself":    takesOverFromItself,
 		"ARunThatLosesEveryWorkerFails":                  givesUp,
 		"CancelInTheModelCallClosesIt":                   cancelsModel,
 		"CancelInAToolStopsIt":                           cancelsTool,
@@ -141,6 +142,30 @@ func fencesOff(t *testing.T, make Make) {
 	first.link.cut.Store(false)
 	close(goOn) // the first worker wakes up and goes on
 	first.end()
+	if got := w.answer("ses", run); got != "new" {
+		t.Errorf("the answer is %q", got)
+	}
+	w.endsOnce("ses")
+}
+
+func takesOverFromItself(t *testing.T, make Make) {
+	w := newWorld(t, make)
+	begun, told, free := newChan(), newChan(), newChan()
+	w.script.Add(
+		modeltest.Reply(modeltest.Text("old "), modeltest.Do(func() { close(begun) }), modeltest.Then(modeltest.Stall(), func() {
+			close(told)
+			<-free // deaf, as a library may be
+		})),
+		modeltest.Reply(modeltest.Text("new")),
+	)
+	only := w.worker()
+	t.Cleanup(func() { close(free) })
+	run := w.submit("ses")
+	<-begun
+	only.link.cut.Store(true)
+	within(t, told, patience, "the worker to give its lease up")
+	only.link.cut.Store(false)
+	w.untilStatus("ses", run, session.Completed)
 	if got := w.answer("ses", run); got != "new" {
 		t.Errorf("the answer is %q", got)
 	}
