@@ -1,0 +1,196 @@
+import type { Approval, Gesture, Message, Part, Run } from "@holdfast/client";
+import { useClient } from "@holdfast/react";
+import { Activity, ExternalLink, RotateCcw } from "lucide-react";
+import { type ReactElement, memo, useMemo } from "react";
+import { byteSize, count, prettyJson, textOf, wholeTime } from "../lib/words.ts";
+import { Prose } from "../markdown/prose.tsx";
+import { CopyButton } from "../ui/copy-button.tsx";
+import { IconButton } from "../ui/icon-button.tsx";
+import { JsonView } from "../ui/json-view.tsx";
+import { useToasts } from "../ui/toast.tsx";
+import { Branches } from "./branches.tsx";
+import { FileView } from "./file.tsx";
+import { Fold } from "./fold.tsx";
+import { RunLine } from "./run-line.tsx";
+import { type Segment, segmentsOf } from "./segments.ts";
+import { useSessionActions } from "./session-context.ts";
+import { ToolCard } from "./tool-card.tsx";
+
+type Props = {
+  readonly message: Message;
+  /** The run that writes it, or wrote it, if this is its message. */
+  readonly run: Run | undefined;
+  readonly approvals: readonly Approval[];
+  readonly gestures: readonly Gesture[];
+  /** Whether the session has an active run. */
+  readonly busy: boolean;
+};
+
+/** What the assistant said, and how its run stands. */
+export const AssistantTurn = memo(function AssistantTurn(props: Props): ReactElement {
+  const { message, run, approvals, gestures, busy } = props;
+  const segments = useMemo(() => segmentsOf(message.parts), [message.parts]);
+  const streaming = message.status === "streaming";
+  return (
+    <article className="assistant-turn" aria-label="Assistant" aria-busy={streaming}>
+      {segments.map((segment) => (
+        <SegmentView
+          key={segment.key}
+          segment={segment}
+          run={run?.id ?? message.run}
+          approvals={approvals}
+          gestures={gestures}
+        />
+      ))}
+      {run && <RunLine run={run} message={message} gestures={gestures} />}
+      {!streaming && <Actions message={message} run={run} busy={busy} gestures={gestures} />}
+    </article>
+  );
+});
+
+type SegmentProps = {
+  readonly segment: Segment;
+  readonly run: string | undefined;
+  readonly approvals: readonly Approval[];
+  readonly gestures: readonly Gesture[];
+};
+
+function SegmentView({ segment, run, approvals, gestures }: SegmentProps): ReactElement | null {
+  switch (segment.kind) {
+    case "text":
+      return <TextView part={segment.part} />;
+    case "reasoning":
+      return <Reasoning part={segment.part} />;
+    case "tools":
+      return (
+        <div className="tools">
+          {segment.calls.map((call) => (
+            <ToolCard
+              key={call.id}
+              call={call}
+              run={run}
+              approval={approvals.find(({ id }) => id === call.approval)}
+              gestures={gestures}
+            />
+          ))}
+        </div>
+      );
+    case "files":
+      return (
+        <div className="sources">
+          {segment.parts.map((part, i) => part.file && <FileView key={part.file.name ?? `${i}`} file={part.file} />)}
+        </div>
+      );
+    case "sources":
+      return <Sources parts={segment.parts} />;
+    case "data":
+      return (
+        <Fold summary="Data">{() => <JsonView value={segment.part.data} />}</Fold>
+      );
+    case "superseded":
+      return (
+        <Fold className="superseded" summary="What an attempt had said before it broke off">
+          {() => segment.parts.map((part, i) => <Prose key={`${part.part ?? 0}.${i}`} text={partText(part)} />)}
+        </Fold>
+      );
+  }
+}
+
+function partText(part: Part): string {
+  if (part.tool) return `\`${part.tool.name}\` ${part.tool.rawArguments ?? prettyJson(part.tool.arguments)}`;
+  return part.text ?? "";
+}
+
+function TextView({ part }: { part: Part }): ReactElement {
+  const { mirror } = useSessionActions();
+  const { api } = useClient();
+  return (
+    <>
+      <Prose text={part.text ?? ""} growing={part.state === "streaming"} />
+      {part.blob && (
+        <a className="button link" href={api.blobUrl(mirror.id, part.blob.hash)} download>
+          The whole text ({byteSize(part.blob.size)})
+        </a>
+      )}
+    </>
+  );
+}
+
+function Reasoning({ part }: { part: Part }): ReactElement {
+  const streaming = part.state === "streaming";
+  const text = part.text ?? "";
+  const summary = streaming ? <span className="shimmer">Thinking…</span> : "Thought about it";
+  return <Fold summary={summary}>{() => <Prose text={text} growing={streaming} />}</Fold>;
+}
+
+function Sources({ parts }: { parts: readonly Part[] }): ReactElement {
+  return (
+    <div className="sources">
+      {parts.map((part, i) => {
+        const source = sourceOf(part);
+        return source.url ? (
+          <a
+            key={`${source.url}.${i}`}
+            className="badge"
+            href={source.url}
+            target="_blank"
+            rel="noopener noreferrer nofollow"
+          >
+            <ExternalLink size={12} aria-hidden="true" />
+            {source.title}
+          </a>
+        ) : (
+          <span key={`${source.title}.${i}`} className="badge">
+            {source.title}
+          </span>
+        );
+      })}
+    </div>
+  );
+}
+
+function sourceOf(part: Part): { title: string; url?: string } {
+  const data = part.data;
+  if (typeof data !== "object" || data === null || Array.isArray(data)) return { title: String(data ?? "Source") };
+  const { title, url } = data as { title?: unknown; url?: unknown };
+  const link = typeof url === "string" && /^https?:\/\//i.test(url) ? url : undefined;
+  const words = typeof title === "string" && title ? title : (link ?? prettyJson(data).slice(0, 80));
+  return link ? { title: words, url: link } : { title: words };
+}
+
+type ActionProps = Pick<Props, "message" | "run" | "busy" | "gestures">;
+
+function Actions({ message, run, busy, gestures }: ActionProps): ReactElement {
+  const { mirror, inspect } = useSessionActions();
+  const { act } = useToasts();
+  const runId = run?.id ?? message.run;
+  const retrying = gestures.some((gesture) => gesture.kind === "retry" && gesture.run === runId);
+  return (
+    <div className="turn-actions">
+      <Branches message={message} busy={busy} />
+      <span className="quiet-until-near">
+        <CopyButton text={() => textOf(message)} />
+        {runId && (
+          <>
+            <IconButton
+              small
+              label={busy ? "Answer again (when the run has ended)" : "Answer again"}
+              disabled={busy || retrying}
+              onClick={() => act("answer again", mirror.retry(runId))}
+            >
+              <RotateCcw size={16} />
+            </IconButton>
+            <IconButton small label="How this run went" onClick={() => inspect(runId)}>
+              <Activity size={16} />
+            </IconButton>
+          </>
+        )}
+      </span>
+      {run && run.usage.outputTokens > 0 && (
+        <span className="quiet-until-near" title={message.createdAt && wholeTime(message.createdAt)}>
+          {count(run.usage.inputTokens + run.usage.outputTokens)} tokens
+        </span>
+      )}
+    </div>
+  );
+}

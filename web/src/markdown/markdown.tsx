@@ -1,0 +1,111 @@
+import { ImageOff } from "lucide-react";
+import { createContext, type ReactElement, memo, useContext, useState } from "react";
+import ReactMarkdown, { type Components } from "react-markdown";
+import remarkGfm from "remark-gfm";
+import { byteSize } from "../lib/words.ts";
+import { LongText } from "../ui/json-view.tsx";
+import { Splitter } from "./blocks.ts";
+import { CodeBlock } from "./code-block.tsx";
+
+/** Whether the block is the last of a text that is being written. */
+const Growing = createContext(false);
+
+/** Of a text that is too long for markdown, and grows, only the end is shown. */
+const tailMost = 20_000;
+
+const plugins = [remarkGfm];
+
+const components: Components = {
+  a: ({ node: _, href, children, ...rest }) => {
+    const inside = href?.startsWith("#");
+    return (
+      <a href={href} {...rest} {...(!inside && { target: "_blank", rel: "noopener noreferrer nofollow" })}>
+        {children}
+      </a>
+    );
+  },
+  // A picture from elsewhere would tell that it was looked at, and may be made to tell more.
+  img: ({ src, alt }) => {
+    const words = alt || "picture";
+    if (!src || typeof src !== "string") return <span className="muted">[{words}]</span>;
+    return (
+      <a className="image-link" href={src} target="_blank" rel="noopener noreferrer nofollow">
+        <ImageOff size={14} aria-hidden="true" />
+        {words} ({hostOf(src)})
+      </a>
+    );
+  },
+  table: ({ node: _, ...props }) => (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable with the keyboard.
+    <section className="table-scroll" tabIndex={0} aria-label="Table">
+      <table {...props} />
+    </section>
+  ),
+  pre: ({ node }) => {
+    const code = node?.children[0];
+    if (code?.type !== "element") return null;
+    const text = code.children[0];
+    const classes = code.properties.className;
+    const language = Array.isArray(classes) ? String(classes[0] ?? "").replace("language-", "") : "";
+    return <GrowingCode code={text?.type === "text" ? text.value.replace(/\n$/, "") : ""} language={language} />;
+  },
+};
+
+function GrowingCode(props: { code: string; language: string }): ReactElement {
+  return <CodeBlock {...props} growing={useContext(Growing)} />;
+}
+
+function hostOf(url: string): string {
+  try {
+    return new URL(url, window.location.href).host;
+  } catch {
+    return "elsewhere";
+  }
+}
+
+type Props = { readonly text: string; readonly growing: boolean };
+
+/** Markdown as it is written: each block is rendered once, but for the last. */
+export default function Markdown({ text, growing }: Props): ReactElement {
+  const [splitter] = useState(() => new Splitter());
+  const { blocks, definitions, rest } = splitter.split(text);
+  return (
+    <div className="markdown">
+      {blocks.map((source, i) => (
+        <Block
+          // biome-ignore lint/suspicious/noArrayIndexKey: a block keeps its place while the text grows.
+          key={i}
+          source={definitions && refers.test(source) ? source + definitions : source}
+          growing={growing && i === blocks.length - 1 && !rest}
+        />
+      ))}
+      {rest && <Rest text={rest} growing={growing} />}
+    </div>
+  );
+}
+
+const refers = /\[[^\]]+\]/;
+const heading = /^#{1,6}\s/;
+
+const Block = memo(function Block({ source, growing }: { source: string; growing: boolean }): ReactElement {
+  return (
+    <div className={heading.test(source) ? "md-block heading" : "md-block"}>
+      <Growing value={growing}>
+        <ReactMarkdown remarkPlugins={plugins} components={components}>
+          {source}
+        </ReactMarkdown>
+      </Growing>
+    </div>
+  );
+});
+
+function Rest({ text, growing }: Props): ReactElement {
+  if (!growing) return <LongText text={text} className="plain-text" height={640} />;
+  const hidden = text.length - tailMost;
+  return (
+    <>
+      {hidden > 0 && <p className="muted">… {byteSize(hidden)} more, shown when the answer is complete …</p>}
+      <div className="plain-text">{text.slice(-tailMost)}</div>
+    </>
+  );
+}
