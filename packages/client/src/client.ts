@@ -13,6 +13,8 @@ import { Tabs } from "./tabs.ts";
 export type ClientOptions = {
   /** Where the server is, without `/v1`. Default: the origin of the page. */
   readonly baseUrl?: string;
+  /** Messages of a snapshot, and of a page of earlier ones: 1 to 200. Default: 50. */
+  readonly window?: number;
   /** What differs from the page's own world. Default: nothing. */
   readonly environment?: Partial<Environment>;
 };
@@ -49,7 +51,8 @@ export function createClient(options: ClientOptions = {}): Client {
   const tabs = new Tabs(name, env);
   const outbox = new Outbox(api, env, store, tabs, wake);
   const drafts = new Drafts(store, tabs);
-  const sessions = new SessionManager({ api, connection, env, outbox, wake, store, tabs });
+  const window = options.window ?? 50;
+  const sessions = new SessionManager({ api, connection, env, outbox, wake, window, store, tabs });
   const approvals = new Approvals(api, env, wake, connection);
   return {
     api,

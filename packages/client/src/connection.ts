@@ -62,8 +62,8 @@ const stable = 10_000;
 const breath = 1_000;
 /** How long the WebSocket is not tried again where it was blocked. */
 const blockedFor = 300_000;
-/** WebSockets in a row on which nothing was heard, after which it counts as blocked. */
-const mutesMost = 2;
+/** WebSockets in a row that are blocked before it is believed: one may have met a server that was starting. */
+const blocksMost = 2;
 /** How long a connection that nobody uses is kept. */
 const linger = 5_000;
 /** How long a subscription may go unanswered before it is asked for again. */
@@ -88,7 +88,8 @@ export class Connection {
   #transport: Transport | undefined;
   /** In a row, since the connection was last stable. */
   #failures = 0;
-  #mutes = 0;
+  /** WebSockets in a row that were blocked. */
+  #blocks = 0;
   #attemptAt = 0;
   #heardAt = 0;
   #blockedUntil = 0;
@@ -232,7 +233,8 @@ export class Connection {
       this.#transport = new Kind(this.#base, this.#env, ears);
     } catch {
       this.#transport = undefined; // a page may be forbidden to open one
-      queueMicrotask(() => ears.ended(socket ? "blocked" : "forbidden", 0));
+      this.#blocks = blocksMost;
+      queueMicrotask(() => ears.ended("blocked", 0));
     }
     this.#enter({ name: "connecting", attempt: this.#failures + 1 });
   }
@@ -279,18 +281,16 @@ export class Connection {
     if (this.#lists.size > 0) transport.followList();
   }
 
-  #ended(reason: ReasonCode | "blocked", asked: number): void {
+  #ended(reason: ReasonCode, asked: number): void {
     const { now, random, online } = this.#env;
     const state = this.#state;
-    if (state.name === "open" && state.transport === "socket") {
-      // Something on the way may take a WebSocket and let nothing through.
-      this.#mutes = this.#heardAt ? 0 : this.#mutes + 1;
-    }
-    if (reason === "blocked" || this.#mutes >= mutesMost) {
-      this.#mutes = 0;
+    // Something on the way may take a WebSocket and let nothing through.
+    const mute = state.name === "open" && state.transport === "socket" && this.#heardAt === 0;
+    if (reason === "blocked" || mute) this.#blocks++;
+    else if (state.name === "open") this.#blocks = 0;
+    if (this.#blocks >= blocksMost) {
+      this.#blocks = 0;
       this.#blockedUntil = now() + blockedFor;
-    }
-    if (reason === "blocked") {
       this.#connect(); // in the other way, and at once: the server is there
       return;
     }

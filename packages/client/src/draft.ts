@@ -5,7 +5,17 @@
  * @module
  */
 
-import { below, branch, goesOn, isTerminal, place, type State, same, shownRuns } from "./state.ts";
+import {
+  below,
+  branch,
+  goesOn,
+  isTerminal,
+  place,
+  placesBehind,
+  type State,
+  same,
+  shownRuns,
+} from "./state.ts";
 import type { Approval, InboxItem, Message, Part, Run, SessionRow, Snapshot, ToolCall } from "./wire.ts";
 
 /** The same, for who made it and has not shown it yet. */
@@ -56,6 +66,11 @@ export class Draft {
     return this.#find(id) !== undefined;
   }
 
+  /** Whether all messages are known that hang where this one does. */
+  knowsPlace(message: Message): boolean {
+    return this.#places.has(place(message.parent, message.role));
+  }
+
   /** A message that can still change, for writing. */
   writing(id: string): Mutable<Message> | undefined {
     const found = this.#find(id);
@@ -87,11 +102,13 @@ export class Draft {
     return call;
   }
 
-  /** Adds a message whose parent is known. As the head it ends the shown branch. */
+  /** Adds a message whose parent and place are known. As the head it ends the shown branch. */
   addMessage(message: Message, head: boolean): void {
     const key = place(message.parent, message.role);
     const ids = [...(this.#places.get(key) ?? []), message.id];
-    this.#places = this.#mineMap(this.#places).set(key, ids);
+    const places = this.#mineMap(this.#places).set(key, ids);
+    for (const behind of placesBehind(message.id)) places.set(behind, []);
+    this.#places = places;
     const m = this.#mine(message);
     if (head && message.parent === this.#head) {
       this.#mineList("messages").push(m);

@@ -121,7 +121,7 @@ function changeSession(draft: Draft, e: Of<"session.created" | "session.updated"
 function addMessage(draft: Draft, e: Of<"message.created">): void {
   const { message } = e.data;
   if (!message.id || draft.knows(message.id)) return;
-  if (message.parent && !draft.knows(message.parent)) {
+  if ((message.parent && !draft.knows(message.parent)) || !draft.knowsPlace(message)) {
     draft.lost = true;
     return;
   }

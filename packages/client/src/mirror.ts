@@ -40,8 +40,8 @@ export type MirrorParts = {
   readonly outbox: Outbox;
   /** Tells that the connection is there again. */
   readonly wake: Wake;
-  /** Messages of a snapshot, and of a page of earlier ones: 1 to 200. Default: 50. */
-  readonly window?: number;
+  /** Messages of a snapshot, and of a page of earlier ones. */
+  readonly window: number;
   /** Somebody watches it, or nobody any more. */
   readonly onWatched?: (mirror: SessionMirror, watched: boolean) => void;
 };
@@ -49,7 +49,6 @@ export type MirrorParts = {
 /** How something is said. See PROTOCOL.md, `POST …/messages`. */
 export type SendOptions = Omit<Submission, "id" | "parts">;
 
-const defaultWindow = 50;
 /** How long a mirror that nobody watches goes on, in milliseconds: a page that is drawn anew comes back. */
 const linger = 5_000;
 /** Frames that wait for a snapshot. With more, they are asked for again when it is there. */
@@ -75,7 +74,6 @@ type Phase =
 export class SessionMirror {
   readonly id: string;
   readonly #parts: MirrorParts;
-  readonly #window: number;
   readonly #commands: Commands;
   readonly #publisher: Publisher;
   readonly #listeners: Listeners;
@@ -111,7 +109,6 @@ export class SessionMirror {
   constructor(id: string, parts: MirrorParts, fresh = false) {
     this.id = id;
     this.#parts = parts;
-    this.#window = parts.window ?? defaultWindow;
     if (fresh) this.#asleep = "new";
     this.#blank = blank(id, { name: fresh ? "new" : "loading" });
     this.#view = this.#blank;
@@ -405,7 +402,7 @@ export class SessionMirror {
 
   /** Gets a snapshot, however long it takes. The connection's return starts it anew: an answer may be lost with the old one. */
   async #fetch(): Promise<void> {
-    const { api, env, wake } = this.#parts;
+    const { api, env, wake, window } = this.#parts;
     this.#load?.abort();
     const load = new AbortController();
     this.#load = load;
@@ -413,7 +410,7 @@ export class SessionMirror {
     load.signal.addEventListener("abort", stopWake);
     for (let failures = 1; !load.signal.aborted; failures++) {
       try {
-        const snapshot = await api.snapshot(this.id, { window: this.#window, signal: load.signal });
+        const snapshot = await api.snapshot(this.id, { window, signal: load.signal });
         if (load.signal.aborted) return;
         if (this.#arrived(snapshot)) break;
       } catch (error) {
@@ -476,11 +473,11 @@ export class SessionMirror {
 
   /** Gets the page before the window, in a state to be put there. */
   async #page(): Promise<void> {
-    const { api, env, wake } = this.#parts;
+    const { api, env, wake, window } = this.#parts;
     for (let tries = 0; tries < pageTries; tries++) {
       const first = this.#state?.shown.messages[0];
       if (!first?.parent) return;
-      const ask = () => api.messages(this.id, { before: first.id, limit: this.#window });
+      const ask = () => api.messages(this.id, { before: first.id, limit: window });
       const page = await persist(ask, env, wake, 20_000);
       this.#fold();
       if (!this.#state) return;

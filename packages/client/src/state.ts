@@ -14,7 +14,7 @@ export type State = {
   readonly aside: ReadonlyMap<string, Message>;
   /** All runs that are known, oldest first. */
   readonly runs: readonly Run[];
-  /** The ids of the messages in each {@link place}, oldest first. */
+  /** The ids of the messages in each {@link place}, oldest first. A place that is not here may hold any. */
   readonly places: ReadonlyMap<string, readonly string[]>;
   /**
    * The log went on about messages that this state does not have: the branch
@@ -26,6 +26,11 @@ export type State = {
 /** Where a message hangs in the tree. Messages in one place are siblings. */
 export function place(parent: string | undefined, role: string): string {
   return `${role} ${parent ?? ""}`;
+}
+
+/** The places right behind a message, or of the roots. */
+export function placesBehind(parent: string | undefined): string[] {
+  return [place(parent, "user"), place(parent, "assistant")];
 }
 
 /** The state before a session's first event. */
@@ -41,7 +46,8 @@ export function empty(id: string): State {
     updatedAt: "",
   };
   const shown = { session, seq: 0, messages: [], hasMore: false, runs: [], approvals: [], inbox: [] };
-  return { shown, aside: new Map(), runs: [], places: new Map(), lost: false };
+  const places = new Map(placesBehind(undefined).map((key) => [key, []]));
+  return { shown, aside: new Map(), runs: [], places, lost: false };
 }
 
 /** The state of a reader that has nothing but a snapshot. */
@@ -127,7 +133,7 @@ export function below(places: State["places"], head: string | undefined): Below 
   if (head === undefined) return undefined;
   const roles = ["user", "assistant"].flatMap((role) => {
     const ids = places.get(place(head, role));
-    return ids ? [[role, ids] as const] : [];
+    return ids?.length ? [[role, ids] as const] : [];
   });
   return roles.length > 0 ? Object.fromEntries(roles) : undefined;
 }
@@ -137,12 +143,16 @@ export function isTerminal(run: Pick<Run, "status">): boolean {
   return run.status === "completed" || run.status === "failed" || run.status === "cancelled";
 }
 
+/** Adds what a snapshot or a page says of who is where. */
 function placesOf(
   places: Map<string, readonly string[]>,
   messages: readonly Message[],
-  end?: Pick<Snapshot, "head" | "below">,
+  end?: Snapshot,
 ): Map<string, readonly string[]> {
   for (const m of messages) places.set(place(m.parent, m.role), m.siblings ?? [m.id]);
+  // Behind the head a snapshot names all. Without a head there may be roots that it does not name, but for the very first.
+  const behind = end?.head !== undefined || end?.seq === 1 ? placesBehind(end.head) : [];
+  for (const key of behind) places.set(key, []);
   for (const [role, ids] of Object.entries(end?.below ?? {})) places.set(place(end?.head, role), ids);
   return places;
 }

@@ -152,7 +152,7 @@ export class SocketTransport implements Transport {
     else if (this.#state === "opening") void this.#diagnose();
   }
 
-  #end(reason: ReasonCode | "blocked", retryAfterMs: number): void {
+  #end(reason: ReasonCode, retryAfterMs: number): void {
     this.close();
     this.#tell.ended(reason, retryAfterMs);
   }
@@ -165,10 +165,7 @@ export class SocketTransport implements Transport {
   }
 }
 
-async function why(
-  env: Environment,
-  url: string,
-): Promise<{ code: ReasonCode | "blocked"; retryAfterMs: number }> {
+async function why(env: Environment, url: string): Promise<{ code: ReasonCode; retryAfterMs: number }> {
   const stop = new AbortController();
   const stopTimer = env.after(patience, () => stop.abort());
   try {

@@ -14,6 +14,8 @@ export type ReasonCode =
   | "offline"
   /** No answer: the server is down, or something on the way is. */
   | "unreachable"
+  /** The server is there, but no WebSocket comes through to it. */
+  | "blocked"
   /** A connection that worked has ended. */
   | "lost"
   /** A connection that worked has been silent for too long. */
@@ -50,7 +52,7 @@ export type TransportEvents = {
   /** Rows that changed, and sessions that are gone. */
   rows(upsert: readonly SessionRow[], removed: readonly string[]): void;
   /** It is over. `retryAfterMs` is a wait that the server asked for, or 0. */
-  ended(reason: ReasonCode | "blocked", retryAfterMs: number): void;
+  ended(reason: ReasonCode, retryAfterMs: number): void;
 };
 
 /** One network channel. */

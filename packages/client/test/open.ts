@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, vi } from "vitest";
-import { type Client, createClient } from "../src/client.ts";
+import { type Client, type ClientOptions, createClient } from "../src/client.ts";
 import type { SessionMirror } from "../src/mirror.ts";
 import type { SessionView } from "../src/view.ts";
 import { type Page, World } from "./world.ts";
@@ -18,8 +18,12 @@ export function inFakeTime(): void {
 const opened: Client[] = [];
 
 /** A client on a page. */
-export function open(world: World, page: Page = world.page()): { client: Client; page: Page } {
-  const client = createClient({ baseUrl: "http://server", environment: page.env });
+export function open(
+  world: World,
+  page: Page = world.page(),
+  options: ClientOptions = {},
+): { client: Client; page: Page } {
+  const client = createClient({ baseUrl: "http://server", environment: page.env, ...options });
   opened.push(client);
   return { client, page };
 }

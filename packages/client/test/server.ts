@@ -30,6 +30,8 @@ export class FakeServer {
   readonly #scripts = new Map<string, Script>();
   /** Whether what is appended is also sent: false lets it be sent later, by `flush`. */
   live = true;
+  /** Frames of one message. */
+  batch = 1;
 
   /** Writes to a log, and sends it to those who follow. */
   append(session: string, frames: readonly Frame[]): void {
@@ -82,18 +84,46 @@ export class FakeServer {
     this.flush();
   }
 
-  /** Sends everybody what they have not been sent, one message a frame. */
+  /** Sends everybody what they have not been sent, some frames a message. */
   flush(): void {
     for (const follow of [...this.#follows]) {
       const log = this.log(follow.session);
       while (follow.at < log.length) {
-        const frame = log[follow.at++] as Frame;
-        const { from, to } = rangeOf(frame);
-        if (to <= follow.sent) continue;
-        follow.sent = to;
-        follow.socket.deliver({ type: "events", session: follow.session, from, to, events: [frame] });
+        const events = log
+          .slice(follow.at, follow.at + this.batch)
+          .flatMap((frame) => after(frame, follow.sent));
+        follow.at += this.batch;
+        const [first, last] = [events[0], events.at(-1)];
+        if (!first || !last) continue;
+        const { session } = follow;
+        follow.sent = rangeOf(last).to;
+        follow.socket.deliver({
+          type: "events",
+          session,
+          from: rangeOf(first).from,
+          to: follow.sent,
+          events,
+        });
       }
+      follow.at = Math.min(follow.at, log.length);
     }
+  }
+
+  /** Lets retention drop the deltas of runs that have ended. */
+  fold(session: string): void {
+    const state = this.state(session);
+    const ended = new Set(state.runs.filter(isTerminal).map((run) => run.id));
+    const kept: Frame[] = [];
+    for (const frame of this.log(session)) {
+      const { from, to } = rangeOf(frame);
+      const last = kept.at(-1);
+      const goes = isDelta(frame) && "run" in frame && ended.has(frame.run ?? "");
+      if (!goes && frame.type !== "folded") kept.push(frame);
+      else if (last?.type === "folded" && "to" in last) kept.splice(-1, 1, { ...last, to });
+      else kept.push({ type: "folded", session, from, to });
+    }
+    this.#logs.set(session, kept);
+    for (const follow of this.#follows) if (follow.session === session) follow.at = 0;
   }
 
   /** Sends a message to those who follow a session, as it is. */
@@ -191,13 +221,56 @@ export class FakeServer {
     return json(200, { messages, hasMore: at !== undefined, seq: shown.seq });
   }
 
-  #events(session: string, after: number, init?: RequestInit): Response {
-    const frames = this.log(session).filter((frame) => rangeOf(frame).to > after);
+  #events(session: string, cursor: number, init?: RequestInit): Response {
+    const frames = this.log(session).flatMap((frame) => after(frame, cursor));
     const head = this.state(session).shown.seq;
     if (!JSON.stringify(init?.headers).includes("event-stream")) {
-      return json(200, { session, after, frames, head, more: false });
+      return json(200, { session, after: cursor, frames, head, more: false });
     }
-    throw new TypeError("a stream has to be scripted by the test");
+    return this.#stream(session, cursor, init?.signal);
+  }
+
+  /** The streams that are open: how to end them. */
+  readonly streams = new Set<(how: "cut" | "goodbye") => void>();
+
+  #stream(session: string, cursor: number, signal: AbortSignal | null | undefined): Response {
+    const head = this.state(session).shown.seq;
+    const ahead = cursor > head;
+    let out: ReadableStreamDefaultController<Uint8Array>;
+    const write = (text: string) => out.enqueue(new TextEncoder().encode(text));
+    const peer: Peer = {
+      deliver(message) {
+        const { type, events } = message as { type: string; events?: Frame[] };
+        if (type !== "events") write(`data: ${JSON.stringify(message)}\n\n`);
+        for (const event of events ?? [])
+          write(`id: ${rangeOf(event).to}\ndata: ${JSON.stringify(event)}\n\n`);
+      },
+    };
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        out = controller;
+      },
+    });
+    const leave = () => {
+      this.streams.delete(end);
+      this.left(peer);
+    };
+    const end = (how: "cut" | "goodbye") => {
+      leave();
+      if (how === "goodbye") write("retry: 4000\n: goodbye\n\n");
+      out.close();
+    };
+    this.streams.add(end);
+    signal?.addEventListener("abort", () => {
+      if (!this.streams.has(end)) return;
+      leave();
+      out.error(signal.reason);
+    });
+    write("retry: 2317\n\n");
+    if (ahead) peer.deliver({ type: "reset", session, head });
+    this.#follows.add({ socket: peer, session, sent: ahead ? 0 : cursor, at: 0 });
+    this.flush();
+    return new Response(body, { status: 200, headers: { "Content-Type": "text/event-stream" } });
   }
 
   /** Accepts a message once, and answers the same again with the same. */
@@ -209,4 +282,11 @@ export class FakeServer {
     const { seq, run } = script.submitted.get(body.id) ?? { seq: 0, run: "" };
     return json(again ? 200 : 202, { message: { id: body.id }, run: { id: run }, seq });
   }
+}
+
+/** What a frame has after a cursor: a folded range begins there. */
+function after(frame: Frame, cursor: number): Frame[] {
+  const { from, to } = rangeOf(frame);
+  if (to <= cursor) return [];
+  return [from <= cursor && "from" in frame ? { ...frame, from: cursor + 1 } : frame];
 }
