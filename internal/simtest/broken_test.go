@@ -14,6 +14,7 @@ import (
 // broken says what is wrong with a world on purpose, so that the checks can be checked.
 type broken struct {
 	link   func(*link) store.Store                        // a worker's way to the store
+	door   func(*link) store.Store                        // the way of the process that serves people
 	reader func(*reader, []session.Frame) []session.Frame // what a reader is given
 }
 
@@ -30,9 +31,11 @@ func TestABrokenWorldIsFoundOut(t *testing.T) {
 		"AnEngineThatTakesRunsFromLivingOthers": {link: func(l *link) store.Store { return greedy{l} }},
 		"AnEngineThatAsksNobody":                {link: func(l *link) store.Store { return edited{l, unasked} }},
 		"AnEngineThatGoesOnAfterACancel":        {link: func(l *link) store.Store { return deaf{l} }},
+		"AnEngineThatHearsNoSteer":              {link: func(l *link) store.Store { return edited{l, unsteered} }},
 		"AnEngineThatChangesAKey":               {link: func(l *link) store.Store { return edited{l, rekeyed} }},
 		"AHistoryThatTellsACallTwice":           {link: func(l *link) store.Store { return stuttering{l} }},
 		"AnEngineThatLeavesAGoroutineBehind":    {link: func(l *link) store.Store { return leaving{l} }},
+		"AStoreThatForgetsWhatItTook":           {door: func(l *link) store.Store { return edited{l, forgetting(l)} }},
 		"AReaderThatSkips":                      {reader: skip},
 		"AReaderThatReadsTwice":                 {reader: again},
 	} {
@@ -143,6 +146,16 @@ func forgetful(events []session.Event) []session.Event {
 	return events
 }
 
+// forgetting takes what people ask for and writes nothing, now and then.
+func forgetting(l *link) func([]session.Event) []session.Event {
+	return func(events []session.Event) []session.Event {
+		if l.world.chance(0.1, "forget") {
+			return nil
+		}
+		return events
+	}
+}
+
 // unasked makes calls without the approval that they need.
 func unasked(events []session.Event) []session.Event {
 	for i, e := range events {
@@ -163,6 +176,26 @@ func rekeyed(events []session.Event) []session.Event {
 		}
 	}
 	return events
+}
+
+// unsteered leaves steers in the inbox.
+func unsteered(events []session.Event) []session.Event {
+	if !slices.ContainsFunc(events, func(e session.Event) bool { return e.Type() == "step.started" }) {
+		return events
+	}
+	at := slices.IndexFunc(events, func(e session.Event) bool { return e.Type() == "inbox.delivered" })
+	if at < 1 || events[at-1].Type() != "message.completed" {
+		return events
+	}
+	for i, e := range events {
+		if d, ok := e.Data.(session.StepStarted); ok { // it goes on in the message before
+			d.Message = events[at-1].Data.(session.MessageCompleted).Message
+			events[i].Data = d
+		}
+	}
+	return slices.DeleteFunc(events, func(e session.Event) bool {
+		return slices.Contains([]string{"message.completed", "inbox.delivered", "message.created"}, e.Type())
+	})
 }
 
 // deaf does not see that a cancel is recorded.

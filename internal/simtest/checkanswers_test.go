@@ -5,7 +5,8 @@ import (
 )
 
 // checkAnswers checks that each message that a log accepted is answered by
-// exactly one run, or was taken back.
+// exactly one run, or was taken back, and that a steer is heard before the next
+// model call of its run.
 func (w *world) checkAnswers(h *history) {
 	type message struct {
 		accepted, delivered, removed int
@@ -19,7 +20,9 @@ func (w *world) checkAnswers(h *history) {
 		return messages[id]
 	}
 	inputs := map[string]string{} // what each run answers
-	waiting := map[string]bool{}
+	// What waits in the inbox, and for a steer the run that must hear it.
+	waiting := map[string]string{}
+	in := func(id string) bool { _, ok := waiting[id]; return ok }
 	for _, e := range h.list {
 		switch d := e.Data.(type) {
 		case session.RunQueued:
@@ -27,20 +30,32 @@ func (w *world) checkAnswers(h *history) {
 				of(d.Input).runs = append(of(d.Input).runs, e.Run)
 			}
 			inputs[e.Run] = d.Input
+			if in(d.Input) {
+				waiting[d.Input] = "" // a steer whose run ended has a run of its own
+			}
 		case session.InboxQueued:
 			of(d.Item.Message.ID).accepted++
-			waiting[d.Item.Message.ID] = true
+			waiting[d.Item.Message.ID] = ""
+			if d.Item.Mode == session.Steer {
+				waiting[d.Item.Message.ID] = d.Item.Run
+			}
 		case session.InboxRemoved:
-			if !waiting[d.ID] {
+			if !in(d.ID) {
 				w.find("%s is removed from the inbox of %s, where it is not (%d)", d.ID, h.session, e.Seq)
 			}
 			delete(waiting, d.ID)
 			of(d.ID).removed++
 		case session.InboxDelivered:
-			if !waiting[d.ID] {
+			if !in(d.ID) {
 				w.find("%s is delivered from the inbox of %s, where it is not (%d)", d.ID, h.session, e.Seq)
 			}
 			delete(waiting, d.ID)
+		case session.StepStarted:
+			for id, run := range waiting {
+				if run == e.Run {
+					w.find("%s asks its model in %s and was not told %s (%d)", run, h.session, id, e.Seq)
+				}
+			}
 		case session.MessageCreated:
 			if d.Message.Role == session.RoleUser {
 				m := of(d.Message.ID)

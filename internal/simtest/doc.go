@@ -21,5 +21,5 @@
 //
 // A failure prints the seed and the story. One seed gives one plan; the runtime
 // inside is concurrent, so two lives of one plan may differ in who was first at
-// one instant. TestASeedTellsTheSameStoryAgain says how rarely.
+// one instant. TestASeedMakesTheSameHistoryAgain says how rarely.
 package simtest

@@ -31,7 +31,6 @@ type world struct {
 	story  story
 
 	store   *memory.Store
-	door    *link // of the process that serves people and readers
 	runtime *holdfast.Runtime
 	fleet   *fleet
 	mind    *mind
@@ -131,8 +130,11 @@ func (w *world) open() {
 			w.store = memory.NewFaulty(memory.Options{
 				Options: opts, BeforeCall: w.beforeCall, BeforeCommit: w.beforeCommit, AfterCommit: w.afterCommit, DropCommit: w.committed,
 			})
-			w.door = newLink(w, "door")
-			return w.door, nil
+			door := newLink(w, "door")
+			if w.broken.door != nil {
+				return w.broken.door(door), nil
+			}
+			return door, nil
 		},
 		Engine: func(c *engine.Carrier) engine.Engine {
 			w.fleet = newFleet(w, c.Agents)
