@@ -170,8 +170,8 @@ func TestST06NoSeqIsGivenOutAgainAfterACrash(t *testing.T) {
 }
 
 func TestADiskThatIsFullLosesNothingThatWasAcknowledged(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Fatal("this test mounts a small file system: run it as root")
+	if os.Getuid() != 0 && os.Getenv("CI") == "" {
+		t.Skip("this test mounts a small file system, which only root may; CI runs it")
 	}
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
