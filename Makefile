@@ -52,6 +52,20 @@ sim: ## thousands of random histories with crashes at every write; HISTORIES=n, 
 bench: bin/holdfast ## load and latency of the real binary beside the floor; prints tables
 	$(GO) run ./bench/run
 
+node_modules: package-lock.json
+	npm ci --no-audit --no-fund
+	@touch node_modules
+
+.PHONY: web
+web: node_modules ## build the page into web/dist, which is committed: building the binary needs no Node
+	npm run build -w web
+
+.PHONY: web-check
+web-check: node_modules bin/holdfast ## check the page: types, that web/dist is current, and what it does in a browser
+	npm run typecheck -w web
+	npm run current -w web
+	npm test -w web
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin

@@ -1,4 +1,5 @@
-import { useClient, useSession, useSessions } from "@holdfast/react";
+import type { Run } from "@holdfast/client";
+import { useClient, useRun, useSession, useSessions } from "@holdfast/react";
 import { Activity, Menu as MenuIcon, SquarePen } from "lucide-react";
 import { lazy, type ReactElement, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { ApprovalsPage } from "./approvals/approvals-page.tsx";
@@ -153,6 +154,7 @@ type SessionHeaderProps = { readonly session: string; readonly inspecting: boole
 
 function SessionHeader({ session, inspecting, onInspect }: SessionHeaderProps): ReactElement {
   const row = useSession(session, (view) => view.session);
+  const run = useRun(session);
   const listed = useSessions((view) => view.items.find(({ id }) => id === session)?.title);
   const title = row?.title || listed || "";
   useEffect(() => {
@@ -162,12 +164,25 @@ function SessionHeader({ session, inspecting, onInspect }: SessionHeaderProps): 
     <>
       <div className="header-title">
         <h1 className="truncate">{title || <span className="muted">Untitled</span>}</h1>
+        {run && <RunBadge run={run} />}
       </div>
       <IconButton label="How it went" aria-pressed={inspecting} onClick={onInspect}>
         <Activity size={18} />
       </IconButton>
       {row && <SessionMenu session={session} title={title} />}
     </>
+  );
+}
+
+function RunBadge({ run }: { run: Run }): ReactElement {
+  const waits = run.status === "waiting";
+  const person = run.waitingReason === "approval" || run.waitingReason === "tool_outcome";
+  const words = waits ? (person ? "Waits for you" : "Waiting") : run.status === "queued" ? "Queued" : "Running";
+  return (
+    <span className={`badge ${waits ? "warn" : "accent"}`}>
+      <span className={`dot ${waits ? "waiting" : "running"}`} aria-hidden="true" />
+      {run.cancelRequestedAt ? "Stopping" : words}
+    </span>
   );
 }
 

@@ -89,7 +89,7 @@ function SegmentView({ segment, run, approvals, gestures }: SegmentProps): React
       );
     case "superseded":
       return (
-        <Fold className="superseded" summary="What an attempt had said before it broke off">
+        <Fold className="superseded" summary="What had been said before it broke off">
           {() => segment.parts.map((part, i) => <Prose key={`${part.part ?? 0}.${i}`} text={partText(part)} />)}
         </Fold>
       );

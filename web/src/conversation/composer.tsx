@@ -52,7 +52,6 @@ export function Composer({ draftKey, run, stopping, fresh, inputRef, onSent }: P
     setAttachments([]);
     setMode("enqueue");
     onSent();
-    inputRef.current?.focus();
   }
 
   async function attach(files: readonly File[]): Promise<void> {

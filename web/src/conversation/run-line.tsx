@@ -142,17 +142,19 @@ function Failed({ run, gestures }: { run: Run; gestures: readonly Gesture[] }): 
         <p>{failureTitle(run.error)}</p>
         {run.error?.message && <p>{run.error.message}</p>}
       </div>
-      <button
-        type="button"
-        className="button"
-        disabled={retrying}
-        onClick={() => act("try again", mirror.retry(run.id))}
-      >
-        {retrying ? "Trying again…" : "Try again"}
-      </button>
-      <button type="button" className="button quiet" onClick={() => inspect(run.id)}>
-        Details
-      </button>
+      <div className="run-line-actions">
+        <button
+          type="button"
+          className="button"
+          disabled={retrying}
+          onClick={() => act("try again", mirror.retry(run.id))}
+        >
+          {retrying ? "Trying again…" : "Try again"}
+        </button>
+        <button type="button" className="button quiet" onClick={() => inspect(run.id)}>
+          Details
+        </button>
+      </div>
     </div>
   );
 }

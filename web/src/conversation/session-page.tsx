@@ -44,8 +44,9 @@ export function SessionPage({ id, fresh, linked, composer, onInspect }: Props): 
 
   const onSent = useCallback(() => {
     setSent((n) => n + 1);
+    composer.current?.focus();
     if (fresh) navigate({ name: "session", session: id }, true);
-  }, [fresh, id]);
+  }, [fresh, id, composer]);
 
   const stopping = view.run !== undefined && isStopping(view.run, view.gestures);
   const foot = (

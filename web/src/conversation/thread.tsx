@@ -86,7 +86,7 @@ export function Thread({ view, linked, sent, children }: Props): ReactElement {
           {(turn, index) => (
             <div
               key={turn.key}
-              className={`turn ${index === turns.length - 1 ? "last" : ""} ${linked === turn.key ? "linked" : ""}`}
+              className={`turn ${index === 0 ? "first" : ""} ${index === turns.length - 1 ? "last" : ""} ${linked === turn.key ? "linked" : ""}`}
             >
               <div className="column">
                 <TurnView turn={turn} view={view} />

@@ -2,6 +2,7 @@ import type { Run, SessionView } from "@holdfast/client";
 import { useSession } from "@holdfast/react";
 import { X } from "lucide-react";
 import { type ReactElement, useId, useMemo, useState } from "react";
+import { Fold } from "../conversation/fold.tsx";
 import { useNow } from "../lib/clock.ts";
 import { count, duration, exactTime, toolTitle, wholeTime } from "../lib/words.ts";
 import { IconButton } from "../ui/icon-button.tsx";
@@ -166,10 +167,9 @@ function MomentView({ moment }: { moment: Moment }): ReactElement {
         </p>
       )}
       {said && (
-        <details className="fold superseded">
-          <summary>What it had said</summary>
-          <div className="fold-body plain-text">{said.slice(0, 20_000)}</div>
-        </details>
+        <Fold className="superseded" summary="What it had said">
+          {() => <div className="plain-text">{said.slice(0, 20_000)}</div>}
+        </Fold>
       )}
     </li>
   );

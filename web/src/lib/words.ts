@@ -1,8 +1,8 @@
 import type { Json, Message, Part } from "@holdfast/client";
 import { stringifyJson } from "@holdfast/client";
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const exactClock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
+const exactClock = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const counts = new Intl.NumberFormat();
@@ -28,9 +28,9 @@ export function count(n: number): string {
   return counts.format(n);
 }
 
-/** How long it was: "0.4 s", "12 s", "3 min 5 s". */
+/** How long it was: "4 ms", "0.4 s", "12 s", "3 min 5 s". */
 export function duration(ms: number): string {
-  if (ms < 0) return "0 s";
+  if (ms < 100) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
   const seconds = Math.round(ms / 1000);
   if (seconds < 60) return `${seconds} s`;

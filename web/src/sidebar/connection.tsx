@@ -14,6 +14,7 @@ const reasons: Record<ReasonCode, string> = {
   full: "The server has too many connections",
   unauthenticated: "The server wants to know who you are",
   forbidden: "The server refuses this page",
+  blocked: "Something on the way blocks the connection",
 };
 
 /** The connection in words. */
