@@ -76,7 +76,9 @@ func TestDoSaysHowARunFailedOrWasCancelled(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
+	cancelling := make(chan struct{})
 	go func() {
+		defer close(cancelling)
 		<-saying
 		runs, err := rt.Runs(t.Context(), holdfast.Local, store.RunQuery{Status: []session.Status{session.Running}})
 		if err == nil && len(runs.Items) == 1 {
@@ -87,6 +89,7 @@ func TestDoSaysHowARunFailedOrWasCancelled(t *testing.T) {
 		}
 	}()
 	answer, err := rt.Do(t.Context(), holdfast.Local, "ses_1", says("msg_2", "begin"), nil)
+	<-cancelling
 	if !errors.As(err, &ended) || ended.Run.Status != session.Cancelled || answer.Text() != "I was about " {
 		t.Errorf("got %q, %v", answer.Text(), err)
 	}
