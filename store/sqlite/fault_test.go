@@ -65,15 +65,20 @@ func TestWritesWaitForAnotherProcessThatHoldsTheDatabaseAWhile(t *testing.T) {
 
 func TestWritesAreRefusedWhileTheDatabaseStaysLockedAndRecoverAlone(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir, sqlite.Options{BusyTimeout: 50 * time.Millisecond})
+	const busy = 50 * time.Millisecond
+	s := open(t, dir, sqlite.Options{BusyTimeout: busy})
 	leases := carried(t, s, 4)
 	other := foreign(t, dir)
 	execSQL(t, other, "BEGIN IMMEDIATE")
+	began := time.Now()
 	var wg sync.WaitGroup
 	for _, lease := range leases {
 		wg.Go(func() {
 			_, err := s.Append(t.Context(), lease.Session, say(lease, 1, "is lost"))
 			refusedAs(t, err, sqlite.ErrLocked)
+			if waited := time.Since(began); waited < busy {
+				t.Errorf("it was refused after %s", waited)
+			}
 		})
 	}
 	wg.Wait()
