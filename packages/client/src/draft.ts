@@ -66,11 +66,6 @@ export class Draft {
     return this.#find(id) !== undefined;
   }
 
-  /** Whether all messages are known that hang where this one does. */
-  knowsPlace(message: Message): boolean {
-    return this.#places.has(place(message.parent, message.role));
-  }
-
   /** A message that can still change, for writing. */
   writing(id: string): Mutable<Message> | undefined {
     const found = this.#find(id);
@@ -102,30 +97,25 @@ export class Draft {
     return call;
   }
 
-  /** Adds a message whose parent and place are known. As the head it ends the shown branch. */
+  /**
+   * Adds a message. As the head it ends the shown branch. One whose parent or
+   * whose siblings are not known can only be noted.
+   */
   addMessage(message: Message, head: boolean): void {
     const key = place(message.parent, message.role);
-    const ids = [...(this.#places.get(key) ?? []), message.id];
-    const places = this.#mineMap(this.#places).set(key, ids);
-    for (const behind of placesBehind(message.id)) places.set(behind, []);
-    this.#places = places;
-    const m = this.#mine(message);
-    if (head && message.parent === this.#head) {
-      this.#mineList("messages").push(m);
-      this.#head = m.id;
-    } else {
-      this.#aside = this.#mineMap(this.#aside).set(m.id, m);
-      if (head) this.moveHead(m.id);
-    }
+    const siblings = this.#places.get(key);
+    // A page of earlier messages may have told of it already.
+    const ids = [...(siblings ?? []).filter((id) => id !== message.id), message.id];
+    if (siblings) this.#places = this.#mineMap(this.#places).set(key, ids);
+    if (siblings && (!message.parent || this.knows(message.parent))) this.#hang(message, head);
+    else this.lost = true;
     if (ids.length > 1) for (const id of ids) this.#sibling(id, ids);
   }
 
-  /** Shows the branch that ends in a message. Not to know it is to be lost. */
+  /** Shows the branch that ends in a message. Not to know it, or what follows it, is to be lost. */
   moveHead(id: string): void {
-    if (!this.knows(id)) {
-      this.lost = true;
-      return;
-    }
+    this.lost ||= !placesBehind(id).every((behind) => this.#places.has(behind));
+    if (!this.knows(id)) return;
     const known = new Map(this.#aside);
     for (const m of this.#messages) known.set(m.id, m);
     const { messages, aside } = branch(known, id);
@@ -182,6 +172,20 @@ export class Draft {
     const next = below(this.#places, this.#head);
     if (next) shown.below = next;
     else delete shown.below;
+  }
+
+  #hang(message: Message, head: boolean): void {
+    const places = this.#mineMap(this.#places);
+    for (const behind of placesBehind(message.id)) places.set(behind, []);
+    this.#places = places;
+    const m = this.#mine(message);
+    if (head && message.parent === this.#head) {
+      this.#mineList("messages").push(m);
+      this.#head = m.id;
+      return;
+    }
+    this.#aside = this.#mineMap(this.#aside).set(m.id, m);
+    if (head) this.moveHead(m.id);
   }
 
   /** The newest first: what streams is at the end. */

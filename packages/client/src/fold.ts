@@ -121,10 +121,6 @@ function changeSession(draft: Draft, e: Of<"session.created" | "session.updated"
 function addMessage(draft: Draft, e: Of<"message.created">): void {
   const { message } = e.data;
   if (!message.id || draft.knows(message.id)) return;
-  if ((message.parent && !draft.knows(message.parent)) || !draft.knowsPlace(message)) {
-    draft.lost = true;
-    return;
-  }
   const run = draft.run(message.run);
   draft.addMessage(
     { ...message, status: message.status || "completed", seq: e.seq, createdAt: e.at },
