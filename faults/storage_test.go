@@ -122,6 +122,7 @@ func TestST06NoSeqIsGivenOutAgainAfterACrash(t *testing.T) {
 			if seen[name] == nil {
 				seen[name] = map[int64]mark{}
 			}
+			marks := seen[name]
 			s, err := w.tryFollow(w.ctx, name, "after=0", "")
 			if err != nil {
 				t.Fatal(err)
@@ -135,10 +136,10 @@ func TestST06NoSeqIsGivenOutAgainAfterACrash(t *testing.T) {
 					}
 					sum := sha256.Sum256([]byte(f.raw))
 					mu.Lock()
-					if before, ok := seen[name][f.Seq]; ok && before != sum {
+					if before, ok := marks[f.Seq]; ok && before != sum {
 						t.Errorf("%s: seq %d was something else before", name, f.Seq)
 					}
-					seen[name][f.Seq] = sum
+					marks[f.Seq] = sum
 					mu.Unlock()
 				}
 			})
