@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -26,9 +27,8 @@ type batch struct {
 	changes   []*change
 	leases    []leaseChange
 	chunks    []sessionChunk // what goes to the tail
-	settled   []*tailLog
-	settleAll bool
-	committed []func() // run after the commit
+	settled   []*tailLog     // what leaves it
+	settleAll bool           // everything leaves it
 }
 
 // change is what a batch does to one session. Its gate is held.
@@ -46,6 +46,7 @@ type change struct {
 	row  *store.SessionRow
 }
 
+// background is for what must be done whoever waits for it.
 var background = context.Background()
 
 type sessionChunk struct {
@@ -73,9 +74,22 @@ func (b *batch) begin() error {
 		b.fail(fmt.Errorf("begin: %w", err))
 		return b.err
 	}
-	b.begun = true
+	b.begun, b.now = true, b.store.now() // it may have waited
 	return nil
 }
+
+// guard runs what a request or the batch itself does. When that panics the
+// state may be half changed, so the batch fails.
+func (b *batch) guard(do func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.fail(fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack()))
+		}
+	}()
+	do()
+}
+
+var errPanic = errors.New("a write panicked")
 
 // exec writes. An error fails the batch.
 func (b *batch) exec(query string, args ...any) (changed int64, err error) {
@@ -246,9 +260,6 @@ func (b *batch) finish() {
 	if b.err == nil {
 		for _, c := range b.changes {
 			b.tell(c)
-		}
-		for _, then := range b.committed {
-			then()
 		}
 	}
 	full := false

@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,7 +173,7 @@ func (w *writer) commit(reqs []*request) (deferred []*request) {
 			did = append(did, r)
 		}
 	}
-	b.flush()
+	b.guard(b.flush)
 	b.finish()
 	if b.err != nil && !environmental(b.err) && len(did) > 1 {
 		// One of them is at fault: each gets a commit of its own.
@@ -204,26 +202,19 @@ func (w *writer) do(b *batch, r *request) (wanted bool) {
 	if r.gone {
 		return false
 	}
-	wanted = true // also when it panics
-	defer func() {
-		if p := recover(); p != nil {
-			// A decide is caught closer by, so this is the store's or the fold's fault and the state may be half changed.
-			b.fail(fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack()))
-		}
-	}()
 	r.err = nil
-	if err := r.do(b); err != nil && b.err == nil {
-		r.err = err
-	}
-	return wanted
+	b.guard(func() {
+		if err := r.do(b); err != nil && b.err == nil {
+			r.err = err
+		}
+	})
+	return true
 }
-
-var errPanic = errors.New("a write panicked")
 
 // begin opens the transaction. It waits for other processes at most as long as Options.BusyTimeout.
 func (w *writer) begin() error {
 	if w.conn == nil {
-		conn, err := w.db.Conn(context.Background())
+		conn, err := w.db.Conn(background)
 		if err != nil {
 			return err
 		}
@@ -264,7 +255,7 @@ func (w *writer) prepare(query string) (*sql.Stmt, error) {
 	if stmt := w.stmts[query]; stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := w.conn.PrepareContext(context.Background(), query)
+	stmt, err := w.conn.PrepareContext(background, query)
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +269,7 @@ func (w *writer) rollback() {
 	if w.conn == nil {
 		return
 	}
-	if _, err := w.conn.ExecContext(context.Background(), `ROLLBACK`); err != nil && !noTransaction(err) {
+	if _, err := w.conn.ExecContext(background, `ROLLBACK`); err != nil && !noTransaction(err) {
 		w.store.log.Error("roll back", slog.Any("error", err))
 		w.drop()
 	}
