@@ -32,16 +32,22 @@ func (r *Runtime) Do(ctx context.Context, p Principal, id string, m Submission, 
 	if err != nil {
 		return session.Message{}, err
 	}
-	after := sub.Seq
-	if sub.Repeated { // its run may have ended long ago
-		after = sub.Message.Seq
+	target, after := sub.Run.ID, sub.Seq
+	if sub.Repeated { // its run may have begun, and ended, long ago
+		ended := false
+		if target, after, ended, err = r.answering(ctx, p, id, m.ID); err != nil {
+			return session.Message{}, err
+		}
+		if ended {
+			return r.answerOf(ctx, p, target)
+		}
 	}
 	reader, err := r.feed.Follow(ctx, id, after)
 	if err != nil {
 		return session.Message{}, err
 	}
 	defer reader.Close()
-	for target := sub.Run.ID; ; {
+	for {
 		frames, err := reader.Next(ctx)
 		if err != nil {
 			return session.Message{}, err
@@ -63,7 +69,7 @@ func (r *Runtime) Do(ctx context.Context, p Principal, id string, m Submission, 
 				continue
 			}
 			// A steer whose run ended first is answered by a run of its own.
-			answers, err := r.answering(ctx, p, id, m.ID)
+			answers, _, _, err := r.answering(ctx, p, id, m.ID)
 			if err != nil {
 				return session.Message{}, err
 			}
@@ -75,13 +81,19 @@ func (r *Runtime) Do(ctx context.Context, p Principal, id string, m Submission, 
 	}
 }
 
-// answering is the run that answers a message.
-func (r *Runtime) answering(ctx context.Context, p Principal, id, message string) (run string, err error) {
+// answering is the run that answers a message, and a seq before the run's end. ended
+// says that there is none: the message was taken back, and its run ended with it.
+func (r *Runtime) answering(ctx context.Context, p Principal, id, message string) (run string, after int64, ended bool, err error) {
 	err = r.view(ctx, p, id, func(s *session.State) error {
-		run = s.Submissions[message].Run
+		run, after = s.Submissions[message].Run, s.Seq
+		if m := s.Message(message); m != nil {
+			after = m.Seq // no run ends before the message that it answers is delivered
+		} else if known := s.Run(run); known != nil {
+			ended = known.Status.Terminal()
+		}
 		return nil
 	})
-	return run, err
+	return run, after, ended, err
 }
 
 // answerOf is what a run that has ended said last.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-run/holdfast"
 	"github.com/holdfast-run/holdfast/agent"
@@ -22,7 +23,7 @@ func carried(t *testing.T, script *modeltest.Script) *holdfast.Runtime {
 	t.Helper()
 	rt, err := holdfast.Open(t.Context(), holdfast.Options{
 		Store:  func(_ context.Context, o store.Options) (store.Store, error) { return memory.New(o), nil },
-		Engine: local.New(local.Options{}),
+		Engine: local.New(local.Options{Drain: 10 * time.Millisecond}),
 		Agents: []agent.Agent{{Name: "a", Model: "script"}},
 		Models: func(string) (model.Model, error) { return script, nil },
 		Log:    slog.New(slog.DiscardHandler),
@@ -143,5 +144,24 @@ func TestDoWaitsForTheRunThatReallyAnswersASteer(t *testing.T) {
 	}
 	if err := <-first; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestDoWithAMessageThatWasTakenBackDoesNotWait(t *testing.T) {
+	asked := make(chan struct{})
+	rt := carried(t, modeltest.NewScript(modeltest.Reply(modeltest.Do(func() { close(asked) }), modeltest.Stall())))
+	if _, err := rt.Submit(t.Context(), holdfast.Local, "ses_1", says("msg_1", "one")); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	if _, err := rt.Submit(t.Context(), holdfast.Local, "ses_1", says("msg_2", "two")); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.RemoveInbox(t.Context(), holdfast.Local, "ses_1", "msg_2"); err != nil {
+		t.Fatal(err)
+	}
+	var ended *holdfast.RunError
+	if _, err := rt.Do(t.Context(), holdfast.Local, "ses_1", says("msg_2", "two"), nil); !errors.As(err, &ended) || ended.Run.Status != session.Cancelled {
+		t.Errorf("got %v", err)
 	}
 }
