@@ -19,7 +19,7 @@ func TestAWorkerMayDieAtAnyWrite(t *testing.T) {
 		}
 		return w
 	}
-	for _, p := range busyPlans(3) {
+	for _, p := range busyPlans(2) {
 		writes := live(p).fleet.find("w1").link.writes
 		if writes < 20 {
 			t.Errorf("seed %d has a worker with %d writes only", p.seed, writes)

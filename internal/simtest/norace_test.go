@@ -3,6 +3,6 @@
 package simtest
 
 const (
-	defaultHistories = 1500
+	defaultHistories = 1200
 	raceDetector     = false
 )

@@ -100,12 +100,14 @@ func (p *people) look(d dice) {
 			}
 		}
 		for _, c := range p.unknown(id) {
-			c.Outcome = pick(d, session.Happened, session.DidNot, session.OutcomeFail)
-			after := d.span(0, 2*time.Millisecond)
-			p.world.work.Go(func() {
-				time.Sleep(after)
-				p.resolve(c)
-			})
+			for range 1 + d.upTo(1) {
+				said, after := c, d.span(0, 2*time.Millisecond)
+				said.Outcome = pick(d, session.Happened, session.DidNot, session.OutcomeFail)
+				p.world.work.Go(func() {
+					time.Sleep(after)
+					p.resolve(said)
+				})
+			}
 		}
 	}
 }

@@ -131,7 +131,7 @@ func newPlan(seed int64) *plan {
 		p.lease, p.poll, p.drain = 6*time.Second, 500*time.Millisecond, 3*time.Second
 	}
 	if d.chance(0.15) {
-		p.retention = pick(d, 4*time.Second, 15*time.Second)
+		p.retention = pick(d, 10*time.Second, 30*time.Second)
 	}
 	if d.chance(0.2) {
 		p.approvalTimeout = d.span(5*time.Second, 30*time.Second)
@@ -220,7 +220,7 @@ func (p *plan) planPeople(d dice) {
 			p.actions = append(p.actions, p.submission(d, id, n+1))
 		}
 		kinds := []string{
-			"cancel", "cancel", "cancel twice", "decide", "decide", "decide late", "resolve", "edit", "remove", "remove",
+			"cancel", "cancel", "cancel twice", "decide", "decide", "decide late", "decide late", "resolve", "resolve", "edit", "remove", "remove",
 			"head", "title", "retry", "retry", "conflict", "look", "look",
 		}
 		for range d.upTo(10) {
@@ -263,7 +263,7 @@ func (p *plan) react(d dice, id string) {
 		nth:   1 + d.upTo(3)*d.upTo(1),
 		after: pick(d, 0, d.span(0, time.Millisecond), d.span(0, 5*time.Millisecond), d.span(0, 100*time.Millisecond)),
 		action: action{
-			kind: pick(d, "cancel its run", "cancel its run", "cancel its run", "decide", "remove", "edit", "retry", "submit", "look"), session: id,
+			kind: pick(d, "cancel its run", "cancel its run", "cancel its run", "decide", "decide late", "remove", "edit", "retry", "submit", "look"), session: id,
 			mode: pick(d, session.Interrupt, session.Rollback, session.Steer, session.Enqueue),
 		},
 	}
@@ -275,7 +275,7 @@ func (p *plan) react(d dice, id string) {
 var eventTypes = []string{
 	"run.queued", "run.started", "run.waiting", "run.resumed", "run.reconciled", "run.completed", "step.started", "step.completed",
 	"text.delta", "tool.input.delta", "tool.progress", "model.completed", "attempt.failed", "tool.started", "tool.completed",
-	"approval.requested", "approval.decided", "inbox.queued", "inbox.delivered", "tool.unknown", "run.cancel_requested",
+	"approval.requested", "approval.decided", "approval.expired", "approval.voided", "inbox.queued", "inbox.delivered", "tool.unknown", "run.cancel_requested",
 }
 
 func (p *plan) act(d dice, kind, id string) {

@@ -3,6 +3,6 @@
 package simtest
 
 const (
-	defaultHistories = 400
+	defaultHistories = 300
 	raceDetector     = true
 )

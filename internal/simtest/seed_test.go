@@ -10,7 +10,7 @@ import (
 // first where several goroutines were ready at one instant, which is Go's to say.
 func TestASeedMakesTheSameHistoryAgain(t *testing.T) {
 	skipForSeed(t)
-	const seeds = 60
+	const seeds = 30
 	same := 0
 	for seed := int64(1); seed <= seeds; seed++ {
 		var told [2]string
