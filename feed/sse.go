@@ -66,6 +66,9 @@ type sse struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	clear bool // the deadline must not stand between writes
+
+	wrote   time.Time // when the last write began
+	bounded time.Time // when the deadline was set that stands
 }
 
 const pieceBytes = 32 << 10 // one write, unless a single frame is larger
@@ -87,6 +90,7 @@ func (s *sse) open() error {
 
 // follow sends what there is and what comes, and a comment for every heartbeat of silence.
 func (s *sse) follow(ctx context.Context, r *Reader) error {
+	beat := s.hub.wheel.beat(time.Since(s.wrote))
 	for {
 		frames, err := r.take(ctx, batchBytes)
 		if err != nil {
@@ -109,10 +113,13 @@ func (s *sse) follow(ctx context.Context, r *Reader) error {
 		case <-more:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-s.hub.wheel.beat(0):
-			if err := s.write(heartbeat); err != nil {
-				return err
+		case <-beat: // it was set long ago: something may have been written since
+			if time.Since(s.wrote) >= s.hub.opts.Heartbeat*3/4 {
+				if err := s.write(heartbeat); err != nil {
+					return err
+				}
 			}
+			beat = s.hub.wheel.beat(time.Since(s.wrote))
 		}
 	}
 }
@@ -172,8 +179,13 @@ var (
 )
 
 func (s *sse) write(b []byte) error {
-	if err := s.rc.SetWriteDeadline(time.Now().Add(s.hub.opts.WriteTimeout)); err != nil {
-		return fmt.Errorf("%w: set deadline: %w", errWrite, err)
+	s.wrote = time.Now()
+	// A deadline costs as much as a tenth of a write, so one that has hardly begun serves again.
+	if s.clear || s.wrote.Sub(s.bounded) > s.hub.opts.WriteTimeout/16 {
+		if err := s.rc.SetWriteDeadline(s.wrote.Add(s.hub.opts.WriteTimeout)); err != nil {
+			return fmt.Errorf("%w: set deadline: %w", errWrite, err)
+		}
+		s.bounded = s.wrote
 	}
 	_, err := s.w.Write(b)
 	if err == nil {

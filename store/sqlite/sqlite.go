@@ -73,7 +73,7 @@ type Store struct {
 	closed  atomic.Bool
 
 	folding   sync.Mutex   // held by the one Fold under way
-	deletions atomic.Int64 // counts deleted sessions
+	deletions atomic.Int64 // counts deleted sessions, each after its commit
 }
 
 var _ store.Store = (*Store)(nil)
@@ -149,7 +149,7 @@ func (s *Store) openToWrite(ctx context.Context) error {
 	if s.pool, err = connect(s.dsn("ro"), max(4, 2*runtime.GOMAXPROCS(0))); err != nil {
 		return err
 	}
-	s.readers = s.pool
+	s.readers = newPrepared(s.pool)
 	if s.tail, err = loadTail(ctx, s.readers); err != nil {
 		return err
 	}
@@ -202,8 +202,11 @@ func (s *Store) readAsOf(ctx context.Context, dsn string) error {
 
 // closeFiles closes what is open, in the order of dependence.
 func (s *Store) closeFiles() {
-	if tx, ok := s.readers.(*sql.Tx); ok {
-		_ = tx.Rollback()
+	switch readers := s.readers.(type) {
+	case *sql.Tx:
+		_ = readers.Rollback()
+	case *prepared:
+		readers.close()
 	}
 	if s.pool != nil {
 		_ = s.pool.Close()
