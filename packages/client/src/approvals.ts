@@ -4,7 +4,7 @@ import type { Connection } from "./connection.ts";
 import type { Environment } from "./environment.ts";
 import { Listeners } from "./listeners.ts";
 import { failureOf } from "./problem.ts";
-import { never, sleep, type Wake, waitAfter } from "./retry.ts";
+import { type Wake, waitAfter } from "./retry.ts";
 import { settled } from "./view.ts";
 import type { Approval, Decision, Failure, Json } from "./wire.ts";
 
@@ -38,9 +38,12 @@ export class Approvals {
   #loaded = false;
   #failure: Failure | undefined;
   #load: AbortController | undefined;
+  /** Something changed since they were asked for. */
   #stale = false;
+  #askedAt = 0;
   #skips = 0;
-  #stopAnew: (() => void) | undefined;
+  #failures = 0;
+  #stopWait: (() => void) | undefined;
   #stopList = () => {};
   #view: ApprovalsView = { items: [], loaded: false, failure: undefined, deciding: [] };
 
@@ -84,13 +87,15 @@ export class Approvals {
     decision: Decision,
     options: { note?: string; arguments?: Json } = {},
   ): Promise<Approval> => {
-    const ask = () => this.#api.decide(approval, { decision, ...options });
-    try {
-      const { approval: decided } = await this.#commands.send({ kind: "decide", approval, decision }, ask);
+    const ask = async () => {
+      const answer = await this.#api.decide(approval, { decision, ...options });
       this.#items = this.#items.filter(({ id }) => id !== approval);
-      return decided;
+      return answer;
+    };
+    try {
+      return (await this.#commands.send({ kind: "decide", approval, decision }, ask)).approval;
     } finally {
-      this.#refresh();
+      if (this.#listeners.any) this.#refresh();
       this.#publish();
     }
   };
@@ -98,57 +103,66 @@ export class Approvals {
   /** Stops following. Who subscribes next begins anew. */
   close(): void {
     this.#stopList();
-    this.#stopAnew?.();
-    this.#stopAnew = undefined;
+    this.#stopWait?.();
+    this.#stopWait = undefined;
     this.#load?.abort();
     this.#load = undefined;
   }
 
-  /** They may have changed: asks for them, if anybody watches. */
+  /** They may have changed: asks for them, soon. */
   #refresh(): void {
-    if (!this.#listeners.any) return;
     this.#stale = true;
-    if (!this.#load) {
-      void this.#fetch();
-      return;
-    }
-    // What is under way may have been read before the change, and may hang.
-    this.#stopAnew ??= this.#env.after(pause, () => {
-      this.#stopAnew = undefined;
-      if (!this.#stale || this.#skips++ >= skipsMost) return;
-      this.#load?.abort();
-      void this.#fetch();
-    });
+    if (this.#stopWait) return;
+    const wait = this.#askedAt + pause - this.#env.now();
+    if (wait <= 0) this.#ask();
+    else this.#wait(wait);
   }
 
-  async #fetch(): Promise<void> {
-    const load = new AbortController();
-    this.#load = load;
-    for (let failures = 1; this.#stale; ) {
-      this.#stale = false;
-      try {
-        const page = await this.#api.approvals({ status: "pending", limit: pageSize, signal: load.signal });
-        if (load.signal.aborted) return;
-        failures = 1;
-        this.#failure = undefined;
-        // An answer that was overtaken by a change would take back what is shown already.
-        if (!this.#stale || this.#skips++ >= skipsMost) {
-          this.#skips = 0;
-          this.#items = [...page.items].reverse();
-          this.#loaded = true;
-        }
-        this.#publish();
-        if (this.#stale) await sleep(pause, this.#env, never);
-      } catch (error) {
-        if (load.signal.aborted) return;
-        this.#failure = failureOf(error);
-        this.#stale = true;
-        this.#publish();
-        await sleep(waitAfter(error, failures++, this.#env), this.#env, this.#wake);
-      }
+  #wait(ms: number): void {
+    const end = () => {
+      stop();
+      this.#stopWait = undefined;
+      this.#ask();
+    };
+    const stops = [this.#env.after(ms, end), this.#wake(end)];
+    const stop = () => {
+      for (const one of stops) one();
+    };
+    this.#stopWait = stop;
+  }
+
+  #ask(): void {
+    // What is under way was read before the change, or hangs.
+    if (this.#load && this.#skips++ >= skipsMost) return;
+    this.#load?.abort();
+    this.#load = new AbortController();
+    this.#stale = false;
+    this.#askedAt = this.#env.now();
+    void this.#fetch(this.#load);
+  }
+
+  async #fetch(load: AbortController): Promise<void> {
+    try {
+      const page = await this.#api.approvals({ status: "pending", limit: pageSize, signal: load.signal });
       if (load.signal.aborted) return;
+      this.#failures = 0;
+      this.#failure = undefined;
+      // An answer that was overtaken by a change would take back what is shown already.
+      if (!this.#stale || !this.#loaded || this.#skips++ >= skipsMost) {
+        this.#skips = 0;
+        this.#items = [...page.items].reverse();
+        this.#loaded = true;
+      }
+    } catch (error) {
+      if (load.signal.aborted) return;
+      this.#failure = failureOf(error);
+      this.#stale = true;
+      this.#stopWait?.();
+      this.#wait(waitAfter(error, ++this.#failures, this.#env));
     }
     this.#load = undefined;
+    if (this.#stale) this.#refresh();
+    this.#publish();
   }
 
   #publish(): void {

@@ -174,6 +174,7 @@ export class Outbox {
       } catch (error) {
         const reason = failureOf(error);
         if (!isPassing(error)) {
+          this.#mine.delete(id); // whichever tab gives it back, it is gone in all
           this.#set(id, { name: "failed", reason });
           const pending = this.#find(id);
           if (pending) this.#keep(pending);

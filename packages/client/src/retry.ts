@@ -5,9 +5,6 @@ import { isPassing, Problem } from "./problem.ts";
 /** What can end a wait early: registers a function to call, and gives the one that unregisters it. */
 export type Wake = (wake: () => void) => () => void;
 
-/** Nothing wakes it. */
-export const never: Wake = () => () => {};
-
 /** How long to wait after an error, in milliseconds. */
 export function waitAfter(error: unknown, failures: number, env: Environment): number {
   return backoff(failures, env.random(), error instanceof Problem ? error.retryAfterMs : 0);

@@ -116,7 +116,7 @@ export class Page {
           super(page);
           page.sockets.push(this);
           world.connects.push(Date.now());
-          queueMicrotask(() => (world.up ? this.open() : this.cut()));
+          queueMicrotask(() => (world.up && !world.blocked ? this.open() : this.cut()));
         }
       },
       random: () => world.random(),
@@ -124,7 +124,7 @@ export class Page {
         const timer = setTimeout(run, 16);
         return () => clearTimeout(timer);
       },
-      id: (prefix) => `${prefix}${++world.ids}`,
+      id: (prefix) => `${prefix}p${++world.ids}`,
       storage: world.storage,
       channel: world.bus.open,
       online: () => this.online,
@@ -161,6 +161,8 @@ export class World {
   ids = 0;
   /** Whether the server is there. */
   up = true;
+  /** Whether something on the way lets no WebSocket through. */
+  blocked = false;
   /** Whether what pages send over their sockets is lost. */
   deaf = false;
   random = (): number => 0.5;
