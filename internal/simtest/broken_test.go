@@ -15,6 +15,7 @@ import (
 type broken struct {
 	link   func(*link) store.Store                        // a worker's way to the store
 	door   func(*link) store.Store                        // the way of the process that serves people
+	hint   func(store.Commit) store.Commit                // what the workers are told of a commit
 	reader func(*reader, []session.Frame) []session.Frame // what a reader is given
 }
 
@@ -31,6 +32,7 @@ func TestABrokenWorldIsFoundOut(t *testing.T) {
 		"AnEngineThatTakesRunsFromLivingOthers": {link: func(l *link) store.Store { return greedy{l} }},
 		"AnEngineThatAsksNobody":                {link: func(l *link) store.Store { return edited{l, unasked} }},
 		"AnEngineThatGoesOnAfterACancel":        {link: func(l *link) store.Store { return deaf{l} }},
+		"AnEngineThatHearsNoCancel":             {hint: unheard},
 		"AnEngineThatHearsNoSteer":              {link: func(l *link) store.Store { return edited{l, unsteered} }},
 		"AnEngineThatChangesAKey":               {link: func(l *link) store.Store { return edited{l, rekeyed} }},
 		"AHistoryThatTellsACallTwice":           {link: func(l *link) store.Store { return stuttering{l} }},
@@ -215,6 +217,15 @@ func uncancelled(s *session.State) *session.State {
 		run.CancelRequestedAt, run.CancelDeadline = nil, nil
 	}
 	return s
+}
+
+// unheard keeps from the workers that a run they carry is cancelled.
+func unheard(c store.Commit) store.Commit {
+	c.Work = slices.Clone(c.Work)
+	for i := range c.Work {
+		c.Work[i].Cancel = false
+	}
+	return c
 }
 
 // stuttering gives messages in which each call stands twice.

@@ -47,8 +47,8 @@ func (w *world) checkLog(h *history) {
 		w.checkEnd(h, run)
 		w.checkAttempts(h, run)
 		w.checkCarrying(h, run)
-		w.checkCancel(h, run)
 		w.checkWords(h, run)
+		w.checkCancel(h, run)
 	}
 	w.checkCalls(h)
 	w.checkApprovals(h)

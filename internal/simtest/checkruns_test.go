@@ -142,13 +142,21 @@ func (h *history) cancelled(run string, seq int64) bool {
 // checkCancel checks that a recorded cancel starts nothing more and ends the run in time.
 func (w *world) checkCancel(h *history, run string) {
 	var asked *session.Event
+	var carrier string
 	for _, e := range h.of(run) {
+		switch d := e.Data.(type) {
+		case session.RunStarted:
+			carrier = d.Worker
+		case session.RunResumed:
+			carrier = d.Worker
+		}
 		switch d := e.Data.(type) {
 		case session.RunCancelRequested:
 			if asked != nil {
 				w.find("the cancel of %s is recorded twice (%d of %s)", run, e.Seq, h.session)
 			}
 			asked = &e
+			w.checkHeard(h, e, carrier)
 		case session.StepStarted, session.ToolStarted, session.ApprovalRequested, session.RunWaiting, session.RunStarted, session.RunResumed:
 			if asked != nil {
 				w.find("%s is being cancelled, and then comes %s (%d of %s)", run, e.Type(), e.Seq, h.session)
@@ -177,6 +185,26 @@ func (w *world) checkBound(h *history, asked, ended session.Event) {
 				w.find("%s was cancelled at %s and ended at %s, although %s was well from %s to %s (%d of %s)", ended.Run,
 					h.when(asked), h.when(ended), k.name, well.from, well.to, ended.Seq, h.session)
 				return
+			}
+		}
+	}
+}
+
+// checkHeard checks that a cancel closes the model call of a worker that is well
+// within a second, unless its wake-up was lost or the model does not listen.
+func (w *world) checkHeard(h *history, asked session.Event, carrier string) {
+	k, at := w.fleet.find(carrier), h.when(asked)
+	if k == nil || len(w.plan.deaf) > 0 {
+		return
+	}
+	by := at + time.Second + 2*w.plan.latency
+	for _, well := range w.fleet.times(k) {
+		if well.from > at || well.to < by {
+			continue
+		}
+		for _, t := range w.mind.toldBy(asked.Run) {
+			if closed := t.closed(); t.began < at && closed > by && !t.deaf() {
+				w.find("%s was cancelled at %s, and its model call %s was closed at %s (%d of %s)", asked.Run, at, t.name, closed, asked.Seq, h.session)
 			}
 		}
 	}

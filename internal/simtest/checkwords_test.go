@@ -3,7 +3,9 @@ package simtest
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/session"
@@ -209,6 +211,28 @@ func (m *mind) claim(name string, by try) try {
 	}
 	m.told[name] = by
 	return by
+}
+
+// toldBy are the turns that the attempts of a run told of.
+func (m *mind) toldBy(run string) (turns []*turn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, by := range m.told {
+		if by.run == run {
+			turns = append(turns, m.turns[name])
+		}
+	}
+	return turns
+}
+
+// deaf says whether the turn did not hear for a while that it should stop.
+func (t *turn) deaf() bool { return slices.ContainsFunc(t.beats, func(b beat) bool { return b.deaf }) }
+
+// closed is when the turn ended, or 0.
+func (t *turn) closed() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended
 }
 
 // done says whether the turn came to its end and was taken whole.

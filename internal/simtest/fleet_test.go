@@ -217,6 +217,9 @@ func (f *fleet) waitForTheOthers(workers []*worker) {
 func (f *fleet) Notify(c store.Commit) {
 	workers := f.all()
 	w := f.world
+	if w.broken.hint != nil {
+		c = w.broken.hint(c)
+	}
 	deaf := w.within(w.plan.deaf)
 	for _, k := range workers {
 		if k.link.now() != open {

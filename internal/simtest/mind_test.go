@@ -31,8 +31,11 @@ type turn struct {
 	// blocks are the whole texts of the blocks, as far as they will be said.
 	blocks []block
 
-	mu       sync.Mutex
-	finished bool // its finish reason was taken
+	began time.Duration
+
+	mu       sync.Mutex // guards what follows
+	finished bool       // its finish reason was taken
+	ended    time.Duration
 }
 
 type block struct {
@@ -60,6 +63,9 @@ func (m *mind) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Ch
 		t := m.turn(req)
 		m.world.story.note("model", "is asked for %s", t.name)
 		end := m.play(ctx, t, yield)
+		t.mu.Lock()
+		t.ended = m.world.since()
+		t.mu.Unlock()
 		m.world.story.note("model", "%s: %s", t.name, end)
 	}
 }
@@ -117,7 +123,7 @@ func (m *mind) turn(req model.Request) *turn {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked[key]++
-	t := &turn{name: fmt.Sprintf("%s/%d", key, m.asked[key])}
+	t := &turn{name: fmt.Sprintf("%s/%d", key, m.asked[key]), began: m.world.since()}
 	m.turns[t.name] = t
 	t.compose(roll(m.world.plan.seed, "turn", t.name), m.world.plan.temper, len(req.Tools) > 0)
 	return t
