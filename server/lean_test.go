@@ -16,7 +16,7 @@ import (
 
 // takenOver serves one request with serve on a connection that is taken over,
 // and gives the answer to it. Its log is complete when the stream has left.
-func takenOver(t *testing.T, serve func(http.ResponseWriter, *http.Request) error) (res *http.Response, body []byte, err error, log string) {
+func takenOver(t *testing.T, serve func(http.ResponseWriter, *http.Request) error) (res *http.Response, body []byte, log string, err error) {
 	t.Helper()
 	var text bytes.Buffer
 	s := &Server{opts: Options{Log: slog.New(slog.NewTextHandler(&text, nil))}}
@@ -43,11 +43,11 @@ func takenOver(t *testing.T, serve func(http.ResponseWriter, *http.Request) erro
 	if late := s.streams.await(ctx, 0); late != nil {
 		t.Fatal(late)
 	}
-	return res, body, err, text.String()
+	return res, body, text.String(), err
 }
 
 func TestATakenOverAnswerIsWhole(t *testing.T) {
-	res, body, err, _ := takenOver(t, func(w http.ResponseWriter, _ *http.Request) error {
+	res, body, _, err := takenOver(t, func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
 		w.WriteHeader(http.StatusTeapot) // too late, as in net/http
@@ -68,7 +68,7 @@ func TestATakenOverAnswerIsWhole(t *testing.T) {
 }
 
 func TestATakenOverAnswerThatWasCutLooksCut(t *testing.T) {
-	_, _, err, _ := takenOver(t, func(w http.ResponseWriter, _ *http.Request) error {
+	_, _, _, err := takenOver(t, func(w http.ResponseWriter, _ *http.Request) error {
 		if _, err := io.WriteString(w, "one\n"); err != nil {
 			t.Error(err)
 		}
@@ -86,7 +86,7 @@ func TestATakenOverAnswerThatWasCutLooksCut(t *testing.T) {
 }
 
 func TestAPanicOfATakenOverStreamEndsOnlyThatStream(t *testing.T) {
-	_, _, err, log := takenOver(t, func(w http.ResponseWriter, _ *http.Request) error {
+	_, _, log, err := takenOver(t, func(w http.ResponseWriter, _ *http.Request) error {
 		if _, err := io.WriteString(w, "one\n"); err != nil {
 			t.Error(err)
 		}
