@@ -271,7 +271,11 @@ func TestARunThatNeedsAPersonSaysSoWhereNobodyIs(t *testing.T) {
 	w.run("deny", id, "--note", "keep it").want(t, 0, id+" is denied: notes_delete {\"name\":\"a.md\"}\n")
 	w.run("approve", id).wantErr(t, 1, id+" is denied already, by local")
 	w.run("chat", "--session", run.Session).want(t, 0, "May I?\n\nI may not.\n")
-	last := w.llm.Requests()[1].Messages
+	asked, err := w.llm.WaitRequest(within(t), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := asked.Messages
 	if told := last[len(last)-1].Results[0].Text; !strings.Contains(told, "keep it") {
 		t.Errorf("the model was told %q", told)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -160,7 +161,9 @@ func (f *following) blocked(run *session.Run) *session.Run {
 	if ahead := f.mirror.Active(); ahead != nil && run.Status == session.Queued {
 		run = ahead
 	}
-	if needsPerson(run) {
+	// What was decided a moment ago is no matter any more, though no worker has taken the run yet.
+	undecided := func(m matter) bool { return m.run == run.ID }
+	if needsPerson(run) && slices.ContainsFunc(f.mirror.matters(), undecided) {
 		return run
 	}
 	return nil
