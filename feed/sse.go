@@ -114,7 +114,7 @@ func (s *sse) follow(ctx context.Context, r *Reader) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-beat: // it was set long ago: something may have been written since
-			if time.Since(s.wrote) >= s.hub.opts.Heartbeat*3/4 {
+			if time.Since(s.wrote) >= s.hub.opts.Heartbeat*13/16 {
 				if err := s.write(heartbeat); err != nil {
 					return err
 				}
