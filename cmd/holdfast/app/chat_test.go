@@ -197,6 +197,29 @@ func TestAMessageIsSentAgainUntilItIsAcknowledgedAndIsOneMessage(t *testing.T) {
 	w.theRun() // there is one
 }
 
+func TestLeavingBeforeTheAcknowledgementSaysSo(t *testing.T) {
+	w := newWorld(t)
+	s := w.serve()
+	w.llm.SetDefault(func(fakellm.Request) fakellm.Turn { return fakellm.Reply(fakellm.Text("Hello.")) })
+	w.run("chat", "--session", "ses_a", "one").want(t, 0, "Hello.\n")
+	// Between them stands a proxy that lets no message through.
+	target, _ := url.Parse(w.url())
+	pass := httputil.NewSingleHostReverseProxy(target)
+	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			panic(http.ErrAbortHandler)
+		}
+		pass.ServeHTTP(rw, r)
+	}))
+	defer proxy.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	chat := start(ctx, t, strings.NewReader(""), "chat", "--session", "ses_a", "two", "--server", proxy.URL)
+	chat.err.await(t, "sending it again until it is acknowledged")
+	leave()
+	chat.wait().wantErr(t, 130, "Left before the server said that it has the message.", "--session ses_a")
+	s.stop()
+}
+
 func TestAServerThatIsBeingStartedIsWaitedForAndOneThatIsNotThereIsNot(t *testing.T) {
 	w := newWorld(t)
 	s := w.serve()

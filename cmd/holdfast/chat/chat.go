@@ -80,6 +80,7 @@ type chat struct {
 	lost     string
 	asked    bool // a certain session is wanted
 	accepted bool // the server knows of the session
+	sending  bool // a message is under way, and not acknowledged
 }
 
 func newChat(ctx context.Context, o Options) *chat {
@@ -285,13 +286,16 @@ func (c *chat) say(ctx context.Context, text string) (Outcome, error) {
 	if c.Message != "" && c.live() {
 		c.notes.Line(bold, "› "+text)
 	}
+	c.sending = true
 	accepted, err := c.submit(ctx, m)
 	if err != nil {
 		if ctx.Err() != nil {
 			return Detached, nil
 		}
+		c.sending = false
 		return Failed, err
 	}
+	c.sending = false
 	return c.follow(ctx, accepted.Run.ID, &m)
 }
 
@@ -336,18 +340,31 @@ func (c *chat) watch(ctx context.Context) (any bool, outcome Outcome, err error)
 
 // farewell says how to come back.
 func (c *chat) farewell() {
-	run := c.mirror.next()
-	switch {
-	case !c.accepted && len(c.mine) > 0:
-		c.notes.Line(plain, "Left before the server said that it has the message. Look with:")
-		c.hint("see", "chat --session "+c.Session)
-	case run != nil:
+	switch run := c.underWay(); {
+	case c.sending:
+		c.notes.Line(plain, "Left before the server said that it has the message.")
+		c.hint("look", "chat --session "+c.Session)
+	case run != "":
 		c.notes.Line(plain, "Left. The run goes on without you.")
 		c.hint("come back", "chat --session "+c.Session)
-		c.hint("cancel it", "cancel "+run.ID)
+		c.hint("cancel it", "cancel "+run)
 	case c.accepted:
 		c.notes.Line(dim, "Come back with: "+c.Command("chat --session "+c.Session))
 	}
+}
+
+// underWay is the run that goes on when the person leaves, if one does: the one
+// that was followed, or another of the session.
+func (c *chat) underWay() string {
+	if c.target != "" { // it may have been accepted and not been seen yet
+		if run := c.mirror.Run(c.target); run == nil || !run.Status.Terminal() {
+			return c.target
+		}
+	}
+	if run := c.mirror.next(); run != nil {
+		return run.ID
+	}
+	return ""
 }
 
 // hint is a command that the person may want next.
