@@ -122,12 +122,26 @@ func (r *Runtime) retain(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		dropped, err := r.store.Fold(ctx, r.opts.Now().Add(-r.opts.Retention))
+		r.fold(ctx)
+	}
+}
+
+// fold folds until nothing is left that is old enough.
+func (r *Runtime) fold(ctx context.Context) {
+	before := r.opts.Now().Add(-r.opts.Retention)
+	var all int64
+	for {
+		dropped, err := r.store.Fold(ctx, before)
+		all += dropped
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("fold deltas", slog.Any("error", err))
-		} else if dropped > 0 {
-			r.log.Info("folded deltas", slog.Int64("events", dropped))
 		}
+		if err != nil || dropped == 0 {
+			break
+		}
+	}
+	if all > 0 {
+		r.log.Info("folded deltas", slog.Int64("events", all))
 	}
 }
 
