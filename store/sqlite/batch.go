@@ -34,8 +34,7 @@ type batch struct {
 // change is what a batch does to one session. Its gate is held.
 type change struct {
 	entry   *entry
-	deleted bool             // everything from before the batch goes
-	last    store.SessionRow // of what was deleted
+	deleted *store.SessionRow // the last row of what goes with this batch, if something does
 	events  []session.Event
 	frames  []session.Frame
 	body    []byte
@@ -55,7 +54,9 @@ type sessionChunk struct {
 }
 
 func newBatch(w *writer) *batch {
-	return &batch{w: w, store: w.store, now: w.store.now()}
+	b := &batch{w: w, store: w.store, now: w.store.now(), changes: w.changes, chunks: w.chunks}
+	w.changes, w.chunks = nil, nil // until the batch gives them back
+	return b
 }
 
 // fail makes the batch fail.
@@ -106,7 +107,8 @@ func (b *batch) exec(query string, args ...any) (changed int64, err error) {
 
 // take makes a session part of the batch. Its gate is held already.
 func (b *batch) take(e *entry) {
-	e.change = &change{entry: e}
+	e.own = change{entry: e}
+	e.change = &e.own
 	b.changes = append(b.changes, e.change)
 	b.store.cache.repin(e)
 }
@@ -149,7 +151,9 @@ func (b *batch) append(e *entry, decide session.Decide) (store.Appended, error) 
 	}
 	for i := range events {
 		e.state.Apply(events[i])
-		c.fact = c.fact || !session.IsDelta(events[i].Data)
+		fact := !session.IsDelta(events[i].Data)
+		c.fact = c.fact || fact
+		e.streams.Store(!fact)
 	}
 	if c.events == nil {
 		// Clipped, so that what is added later leaves alone what the caller got.
@@ -208,16 +212,14 @@ func (b *batch) flush() {
 		if b.err != nil {
 			return
 		}
-		if c.deleted {
+		if c.deleted != nil {
 			b.deleteRows(c.entry.id)
 		}
 		if len(c.events) > 0 || len(c.touched) > 0 {
 			b.writeModels(c)
 		}
 		if len(c.events) > 0 {
-			for _, k := range chunksOf(c.body, c.frames) {
-				b.chunks = append(b.chunks, sessionChunk{c.entry.id, k})
-			}
+			b.addChunks(c)
 		}
 	}
 	b.writeTail()
@@ -251,7 +253,7 @@ func (b *batch) finish() {
 		b.publishTail()
 	}
 	for _, c := range b.changes {
-		if c.deleted && b.err == nil {
+		if c.deleted != nil && b.err == nil {
 			b.store.deletions.Add(1)
 		}
 		c.entry.change = nil
@@ -265,10 +267,14 @@ func (b *batch) finish() {
 	full := false
 	for _, c := range b.changes {
 		full = b.store.cache.unpin(c.entry) || full
+		*c = change{} // it would keep the events
 	}
 	if full {
 		b.w.poke()
 	}
+	clear(b.changes)
+	clear(b.chunks)
+	b.w.changes, b.w.chunks = b.changes[:0], b.chunks[:0]
 }
 
 // tell tells of a committed change.
@@ -277,8 +283,8 @@ func (b *batch) tell(c *change) {
 	if tell == nil {
 		return
 	}
-	if c.deleted {
-		tell(store.Commit{Session: c.entry.id, Row: &c.last, Deleted: true})
+	if c.deleted != nil {
+		tell(store.Commit{Session: c.entry.id, Row: c.deleted, Deleted: true})
 	}
 	if len(c.events) > 0 {
 		tell(store.Commit{Session: c.entry.id, Frames: c.frames, Events: c.events, Work: c.work, Row: c.row})

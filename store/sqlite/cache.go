@@ -14,6 +14,8 @@ type entry struct {
 	gate gate
 	// loaded says that state is there. It is a hint for those who do not hold the gate.
 	loaded atomic.Bool
+	// streams says that the last thing written was deltas only: more of them can wait for company.
+	streams atomic.Bool
 
 	// Guarded by gate.
 	state *session.State  // nil: not loaded
@@ -22,7 +24,8 @@ type entry struct {
 
 	// Only the writer looks at these.
 	window int64   // the gatherer's window in which it was written last
-	change *change // what the batch under way does to the session
+	change *change // what the batch under way does to the session; nil or own
+	own    change
 
 	// Guarded by cache.mu.
 	pins  int

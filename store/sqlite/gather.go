@@ -1,13 +1,18 @@
 package sqlite
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// When at least gatherFrom sessions were written within the last
 	// gatherWindow, a batch waits up to gatherTime for half of them, at most
 	// gatherMost. A commit has a fixed price, mostly in the kernel: shared by ten
 	// events it is a quarter of what it is for two. Fewer sessions gather too
-	// little in that time to be worth the wait, and one alone never waits.
+	// little in that time to be worth the wait, and one alone never waits. Only
+	// what continues a stream of deltas waits: the steps by which a run begins and
+	// ends follow each other, and a person waits for all of them.
 	gatherFrom   = 32
 	gatherWindow = 20 * time.Millisecond
 	gatherTime   = time.Millisecond
@@ -55,6 +60,9 @@ func (g *gatherer) wanted(now time.Time) int {
 	return min(g.active/2, gatherMost)
 }
 
+// urgent says that a request is not to wait for others.
+func (r *request) urgent() bool { return r.entry == nil || !r.entry.streams.Load() }
+
 // gather waits for more requests if that is worth it.
 func (w *writer) gather() {
 	g := w.gatherer
@@ -63,7 +71,7 @@ func (w *writer) gather() {
 		return
 	}
 	w.mu.Lock()
-	wait := !w.closed && len(w.queue) > 0 && len(w.queue) < wanted
+	wait := !w.closed && len(w.queue) > 0 && len(w.queue) < wanted && !slices.ContainsFunc(w.queue, (*request).urgent)
 	if wait {
 		w.wanted = wanted
 	}

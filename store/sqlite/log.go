@@ -225,12 +225,9 @@ func packRows(chunks []chunk) []chunk {
 	return rows
 }
 
-// chunksOf makes chunks of frames that follow each other in one buffer, line
-// breaks between them. Only one frame that is larger makes a chunk of more than mostRowBytes.
-func chunksOf(body []byte, frames []session.Frame) []chunk {
-	if len(body) <= mostRowBytes {
-		return []chunk{{first: frames[0].From, last: frames[len(frames)-1].To, body: body}}
-	}
+// split makes chunks of frames that follow each other, of at most mostRowBytes
+// but for a frame that is larger by itself.
+func split(frames []session.Frame) []chunk {
 	var chunks []chunk
 	start, size := 0, 0
 	for i := range frames {

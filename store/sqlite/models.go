@@ -282,7 +282,7 @@ func (b *batch) delete(e *entry) error {
 		return err
 	}
 	last := store.RowOf(e.state)
-	*c = change{entry: e, deleted: true, last: last}
+	*c = change{entry: e, deleted: &last}
 	e.state, e.work, e.since = session.New(e.id), map[string]work{}, progress{}
 	b.store.cache.resize(e, 0)
 	// Its events leave the tail with everybody else's: rows of the tail go from the oldest on.

@@ -225,6 +225,18 @@ const (
 	deleteTail = `DELETE FROM tail WHERE n < ?`
 )
 
+// addChunks takes a session's events into the batch.
+func (b *batch) addChunks(c *change) {
+	if len(c.body) <= mostRowBytes {
+		whole := chunk{first: c.frames[0].From, last: c.frames[len(c.frames)-1].To, body: c.body}
+		b.chunks = append(b.chunks, sessionChunk{c.entry.id, whole})
+		return
+	}
+	for _, part := range split(c.frames) {
+		b.chunks = append(b.chunks, sessionChunk{c.entry.id, part})
+	}
+}
+
 // writeTail writes the batch's events.
 func (b *batch) writeTail() {
 	row := b.w.row[:0]
@@ -272,7 +284,7 @@ func (b *batch) settle() {
 	}
 	deleted := map[string]bool{}
 	for _, c := range b.changes {
-		if c.deleted {
+		if c.deleted != nil {
 			deleted[c.entry.id] = true
 		}
 	}

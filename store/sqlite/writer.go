@@ -22,9 +22,12 @@ type writer struct {
 	turn     int64 // counts the times that a run became due
 	failures int   // commits that failed since the last that succeeded
 
-	row    []byte // scratch: the row of the tail being made
-	line   []byte // scratch: the events being encoded
-	packer packer
+	// What batches use one after the other.
+	row     []byte // of the tail, being made
+	line    []byte // events, being encoded
+	changes []*change
+	chunks  []sessionChunk
+	packer  packer
 
 	lastCommit atomic.Int64 // when the last commit succeeded, by the machine's clock in nanoseconds; 0: the last failed
 
@@ -73,7 +76,7 @@ func (w *writer) submit(ctx context.Context, e *entry, do func(*batch) error) er
 		return store.ErrClosed
 	}
 	w.queue = append(w.queue, r)
-	first, full := len(w.queue) == 1, len(w.queue) == w.wanted
+	first, full := len(w.queue) == 1, w.wanted > 0 && (len(w.queue) == w.wanted || r.urgent())
 	w.mu.Unlock()
 	if full {
 		tell(w.gatherer.full)
