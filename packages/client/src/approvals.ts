@@ -5,6 +5,7 @@ import type { Environment } from "./environment.ts";
 import { Listeners } from "./listeners.ts";
 import { failureOf } from "./problem.ts";
 import { type Wake, waitAfter } from "./retry.ts";
+import { same } from "./state.ts";
 import { settled } from "./view.ts";
 import type { Approval, Decision, Failure, Json } from "./wire.ts";
 
@@ -150,7 +151,8 @@ export class Approvals {
       // An answer that was overtaken by a change would take back what is shown already.
       if (!this.#stale || !this.#loaded || this.#skips++ >= skipsMost) {
         this.#skips = 0;
-        this.#items = [...page.items].reverse();
+        const known = new Map(this.#items.map((item) => [item.id, item]));
+        this.#items = same(page.items.map((item) => known.get(item.id) ?? item).reverse(), this.#items);
         this.#loaded = true;
       }
     } catch (error) {

@@ -56,8 +56,8 @@ const silence = 45_000;
 const probePatience = 2_000;
 /** A timer that is this late slept: the machine did, or the page. */
 const nap = 10_000;
-/** Uptime after which failures are forgotten. */
-const stable = 10_000;
+/** Uptime after which failures are forgotten. There are proxies that end every answer after five seconds. */
+const stable = 5_000;
 /** The least time between two attempts, whatever wakes us. */
 const breath = 1_000;
 /** How long the WebSocket is not tried again where it was blocked. */

@@ -41,6 +41,7 @@ export class SocketTransport implements Transport {
     this.#socket = new env.WebSocket(url.href);
     this.#socket.onopen = () => this.#opened();
     this.#socket.onmessage = (event: MessageEvent) => this.#hear(event.data);
+    this.#socket.onerror = () => {}; // a close follows, and Node's ws wants it heard
     this.#socket.onclose = () => this.#closed();
     this.#stopTimer = env.after(patience, () => this.#closed());
   }
@@ -71,7 +72,6 @@ export class SocketTransport implements Transport {
     this.#stopTimer();
     const socket = this.#socket;
     socket.onopen = socket.onmessage = socket.onclose = null;
-    socket.onerror = () => {}; // closing it while it opens is an error that Node's ws wants heard
     socket.close();
   }
 

@@ -1,5 +1,7 @@
+import { stringifyJson } from "../src/json.ts";
+
 export function json(status: number, body: unknown, headers: Record<string, string> = {}): Response {
-  return new Response(status === 204 ? null : JSON.stringify(body), {
+  return new Response(status === 204 ? null : stringifyJson(body), {
     status,
     headers: { "Content-Type": status < 400 ? "application/json" : "application/problem+json", ...headers },
   });

@@ -66,10 +66,10 @@ describe("a connection", () => {
     world.random = () => 0.999999;
     await lose();
     expect(Math.round(waits.splice(0)[0] ?? 0)).toBe(30_000);
-    await world.pass(9_000);
+    await world.pass(4_900);
     await lose();
     expect(Math.round(waits.splice(0)[0] ?? 0)).toBe(30_000);
-    await world.pass(11_000);
+    await world.pass(5_000);
     await lose();
     expect(Math.round(waits[0] ?? 0)).toBe(1_000);
   });

@@ -1,4 +1,5 @@
 import { foldAll, isDelta, rangeOf } from "../src/fold.ts";
+import { stringifyJson } from "../src/json.ts";
 import { empty, isTerminal, type State } from "../src/state.ts";
 import type { Frame, Message, SessionRow, Snapshot } from "../src/wire.ts";
 import { json, problem } from "./answers.ts";
@@ -231,19 +232,28 @@ export class FakeServer {
   }
 
   /** The streams that are open: how to end them. */
-  readonly streams = new Set<(how: "cut" | "goodbye") => void>();
+  readonly streams = new Set<(how: "cut" | "goodbye" | Error) => void>();
+  /** What sends a heartbeat on each of them. */
+  readonly beats = new Set<() => void>();
+  /** Whether nothing comes over streams. */
+  mute = false;
+  /** How long a stream lives, in milliseconds, as behind a proxy that ends it. */
+  life: number | undefined;
 
   #stream(session: string, cursor: number, signal: AbortSignal | null | undefined): Response {
     const head = this.state(session).shown.seq;
     const ahead = cursor > head;
     let out: ReadableStreamDefaultController<Uint8Array>;
-    const write = (text: string) => out.enqueue(new TextEncoder().encode(text));
+    const write = (text: string) => {
+      if (!this.mute) out.enqueue(new TextEncoder().encode(text));
+    };
+    const beat = () => write(": hb\n\n");
     const peer: Peer = {
       deliver(message) {
         const { type, events } = message as { type: string; events?: Frame[] };
-        if (type !== "events") write(`data: ${JSON.stringify(message)}\n\n`);
+        if (type !== "events") write(`data: ${stringifyJson(message)}\n\n`);
         for (const event of events ?? [])
-          write(`id: ${rangeOf(event).to}\ndata: ${JSON.stringify(event)}\n\n`);
+          write(`id: ${rangeOf(event).to}\ndata: ${stringifyJson(event)}\n\n`);
       },
     };
     const body = new ReadableStream<Uint8Array>({
@@ -253,14 +263,21 @@ export class FakeServer {
     });
     const leave = () => {
       this.streams.delete(end);
+      this.beats.delete(beat);
       this.left(peer);
     };
-    const end = (how: "cut" | "goodbye") => {
+    const end = (how: "cut" | "goodbye" | Error) => {
       leave();
+      if (how instanceof Error) {
+        out.error(how);
+        return;
+      }
       if (how === "goodbye") write("retry: 4000\n: goodbye\n\n");
       out.close();
     };
     this.streams.add(end);
+    this.beats.add(beat);
+    if (this.life) setTimeout(() => this.streams.has(end) && end("cut"), this.life);
     signal?.addEventListener("abort", () => {
       if (!this.streams.has(end)) return;
       leave();
@@ -277,7 +294,7 @@ export class FakeServer {
   #submit(session: string, body: { id: string }): Response {
     const script = this.script(session);
     const again = script.submitted.get(body.id);
-    if (again && JSON.stringify(again.body) !== JSON.stringify(body)) return problem(409, "message_conflict");
+    if (again && JSON.stringify(again.body) !== stringifyJson(body)) return problem(409, "message_conflict");
     if (!again) script.submit(body as Parameters<Script["submit"]>[0]);
     const { seq, run } = script.submitted.get(body.id) ?? { seq: 0, run: "" };
     return json(again ? 200 : 202, { message: { id: body.id }, run: { id: run }, seq });

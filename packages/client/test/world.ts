@@ -1,6 +1,7 @@
 import { vi } from "vitest";
 import type { Channel, Environment, KeyValues, Signal, Socket } from "../src/environment.ts";
 import { browser } from "../src/environment.ts";
+import { parseJson, stringifyJson } from "../src/json.ts";
 import { FakeServer } from "./server.ts";
 
 /** What `localStorage` is, in memory. */
@@ -56,6 +57,8 @@ export class FakeSocket implements Socket {
   readonly sent: Record<string, unknown>[] = [];
   readonly #page: Page;
   state: "opening" | "open" | "closed" = "opening";
+  /** Whether nothing goes through any more, in either direction, and nobody was told. */
+  dead = false;
 
   constructor(page: Page) {
     this.#page = page;
@@ -71,14 +74,15 @@ export class FakeSocket implements Socket {
     if (this.state !== "open") return;
     const message = JSON.parse(text) as Record<string, unknown>;
     this.sent.push(message);
-    if (this.#page.world.deaf) return;
+    if (this.dead || this.#page.world.deaf) return;
     this.#page.world.server.hear(this, message);
   }
 
   /** From the server, over the link of the world. */
   deliver(message: object): void {
+    if (this.dead) return;
     for (const one of this.#page.world.link(message)) {
-      if (this.state === "open") this.onmessage?.({ data: JSON.stringify(one) } as never);
+      if (this.state === "open") this.onmessage?.({ data: stringifyJson(one) } as never);
     }
   }
 
@@ -179,7 +183,7 @@ export class World {
   fetch = async (url: string, init?: RequestInit): Promise<Response> => {
     const method = init?.method ?? "GET";
     const path = url.replace(/^https?:\/\/[^/]+/, "");
-    const body = init?.body ? JSON.parse(String(init.body)) : undefined;
+    const body = init?.body ? parseJson(String(init.body)) : undefined;
     this.requests.push({ method, path, body, at: Date.now() });
     const aborted = new Promise<never>((_, reject) => {
       const stop = () => reject(new DOMException("aborted", "AbortError"));
