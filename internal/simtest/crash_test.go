@@ -24,7 +24,11 @@ func TestAWorkerMayDieAtAnyWrite(t *testing.T) {
 		if writes < 20 {
 			t.Errorf("seed %d has a worker with %d writes only", p.seed, writes)
 		}
-		for at := 1; at <= writes && failed < 3; at++ {
+		step := 1
+		if raceDetector || testing.Short() {
+			step = 5
+		}
+		for at := 1; at <= writes && failed < 3; at += step {
 			for _, after := range []bool{false, true} {
 				dying := *p
 				dying.crash = crash{at, after}
