@@ -176,6 +176,9 @@ func (a *answer) stream(ctx context.Context, req model.Request) (*model.Finish, 
 		return nil, &model.Error{Code: model.CodeInvalidRequest, Message: err.Error(), Err: err}
 	}
 	for chunk, err := range m.Stream(ctx, req) {
+		if ctx.Err() != nil { // a deaf model talks on
+			return nil, context.Cause(ctx)
+		}
 		if err != nil {
 			return nil, err
 		}

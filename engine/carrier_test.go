@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -36,11 +37,11 @@ func (f far) Append(ctx context.Context, id string, decide session.Decide) (stor
 	return done, err
 }
 
-// carryOne lets a carrier carry one run over a far store. The turn of the model
-// is made with stop, which ends the carrier's context with cause, after a cancel
+// carryOne lets a carrier carry one run over a far store. The model is made
+// with stop, which ends the carrier's context with cause, after a cancel
 // is recorded if that is the cause. It gives the error of Carry, what the run
 // said and the session's state.
-func carryOne(t *testing.T, turn func(stop func()) modeltest.Turn, lose func([]session.Event) bool, cause error, tools ...tool.Tool) (said string, s *session.State, err error) {
+func carryOne(t *testing.T, speak func(stop func()) model.Model, lose func([]session.Event) bool, cause error, tools ...tool.Tool) (said string, s *session.State, err error) {
 	t.Helper()
 	set, err := tool.NewSet(tools...)
 	if err != nil {
@@ -72,10 +73,10 @@ func carryOne(t *testing.T, turn func(stop func()) modeltest.Turn, lose func([]s
 		}
 		end(cause)
 	}
-	script := modeltest.NewScript(turn(stop))
+	speaker := speak(stop)
 	c := &engine.Carrier{
 		Store: far{near, lose}, Agents: book, Log: slog.New(slog.DiscardHandler),
-		Models: func(string) (model.Model, error) { return script, nil },
+		Models: func(string) (model.Model, error) { return speaker, nil },
 	}
 	err = c.Carry(ctx, leases[0], engine.Signals{})
 	if viewErr := near.View(t.Context(), "s", func(state *session.State) { s = state.Clone() }); viewErr != nil {
@@ -96,8 +97,8 @@ func many(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
-func lastWords(stop func()) modeltest.Turn {
-	return modeltest.Reply(modeltest.Text("the last words"), modeltest.Do(stop), modeltest.Stall())
+func lastWords(stop func()) model.Model {
+	return modeltest.NewScript(modeltest.Reply(modeltest.Text("the last words"), modeltest.Do(stop), modeltest.Stall()))
 }
 
 func TestTheLastWordsAreKeptByACancel(t *testing.T) {
@@ -124,6 +125,42 @@ func TestTheLastWordsAreKeptByAHandOver(t *testing.T) {
 	})
 }
 
+// deaf is a model that says one word, is told to stop, and talks on for two seconds.
+type deaf struct {
+	stop func()
+	done chan struct{}
+}
+
+func (d deaf) Stream(context.Context, model.Request) iter.Seq2[model.Chunk, error] {
+	return func(yield func(model.Chunk, error) bool) {
+		defer close(d.done)
+		say := func(text string) bool { return yield(model.Chunk{Kind: model.TextChunk, Text: text}, nil) }
+		say("one ")
+		time.Sleep(time.Second)
+		d.stop()
+		for range 40 {
+			time.Sleep(49 * time.Millisecond)
+			if !say("more ") {
+				return
+			}
+		}
+	}
+}
+
+func TestWhatADeafModelStillSaysGoesNowhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		said, s, err := carryOne(t, func(stop func()) model.Model { return deaf{stop, done} }, nil, engine.ErrCancelled)
+		if err != nil || s.Run("r").Status != session.Cancelled {
+			t.Fatalf("%v; the run is %s", err, s.Run("r").Status)
+		}
+		if said != "one " {
+			t.Errorf("it is kept that %q was said", said)
+		}
+		<-done
+	})
+}
+
 func TestAWriteWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	many(t, func(t *testing.T) {
 		var stop func()
@@ -132,9 +169,9 @@ func TestAWriteWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 			time.AfterFunc(100*time.Millisecond, stop) // while the result is being written
 			return "done", nil
 		})
-		turn := func(s func()) modeltest.Turn {
+		speak := func(s func()) model.Model {
 			stop = s
-			return modeltest.Reply(modeltest.Call("c", "quick", `{}`))
+			return modeltest.NewScript(modeltest.Reply(modeltest.Call("c", "quick", `{}`)))
 		}
 		reports := 0
 		lose := func(events []session.Event) (result bool) {
@@ -148,7 +185,7 @@ func TestAWriteWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 			}
 			return result
 		}
-		_, s, err := carryOne(t, turn, lose, engine.ErrCancelled, quick)
+		_, s, err := carryOne(t, speak, lose, engine.ErrCancelled, quick)
 		if err != nil || s.Run("r").Status != session.Cancelled {
 			t.Fatalf("%v; the run is %s", err, s.Run("r").Status)
 		}
@@ -257,9 +294,9 @@ func TestACallIsNotMadeOnceItsRunIsToStop(t *testing.T) {
 			return "done", nil
 		})
 		var stop func()
-		turn := func(s func()) modeltest.Turn {
+		speak := func(s func()) model.Model {
 			stop = s
-			return modeltest.Reply(modeltest.Call("c", "act", `{}`))
+			return modeltest.NewScript(modeltest.Reply(modeltest.Call("c", "act", `{}`)))
 		}
 		told := func(events []session.Event) bool {
 			for _, e := range events {
@@ -269,7 +306,7 @@ func TestACallIsNotMadeOnceItsRunIsToStop(t *testing.T) {
 			}
 			return false
 		}
-		_, s, err := carryOne(t, turn, told, engine.ErrCancelled, act)
+		_, s, err := carryOne(t, speak, told, engine.ErrCancelled, act)
 		if err != nil || s.Run("r").Status != session.Cancelled {
 			t.Fatalf("%v; the run is %s", err, s.Run("r").Status)
 		}
