@@ -185,7 +185,8 @@ func (e *Engine) claim(ctx context.Context) {
 			}
 		}
 		if at, err := e.store.NextDue(ctx); err == nil && !at.IsZero() {
-			next = min(next, max(at.Sub(e.now()), time.Millisecond))
+			// Not at once again where the store's clock is behind ours.
+			next = min(next, max(at.Sub(e.now()), e.opts.Poll/100))
 		}
 		timer.Reset(next)
 	}
