@@ -61,9 +61,10 @@ web: node_modules ## build the page into web/dist, which is committed: building 
 	npm run build -w web
 
 .PHONY: web-check
-web-check: node_modules bin/holdfast ## check the page: types, that web/dist is current, and what it does in a browser
+web-check: node_modules ## check the page: types, that web/dist is current, and what it does in a browser (CHROMIUM=path)
 	npm run typecheck -w web
 	npm run current -w web
+	$(GO) build -o bin/ ./faults/faultsd ./internal/fakellm/cmd/fakellm ./web/test/longsession
 	npm test -w web
 
 .PHONY: clean

@@ -32,7 +32,10 @@ export function App(): ReactElement {
   const search = useRef<HTMLInputElement>(null);
 
   // A new address "/" is a new session, which its first message begins.
-  const fresh = useMemo(() => (route.name === "new" ? client.sessions.create().id : undefined), [route, client]);
+  const fresh = useMemo(
+    () => (route.name === "new" ? client.sessions.create().id : undefined),
+    [route, client],
+  );
   const session = route.name === "session" ? route.session : fresh;
 
   useEffect(() => {
@@ -132,7 +135,10 @@ function Header({ route, session, narrow, inspecting, onMenu, onInspect }: Heade
       {route.name === "session" && session ? (
         <SessionHeader session={session} inspecting={inspecting} onInspect={onInspect} />
       ) : (
-        <PageTitle title={route.name === "approvals" ? "Approvals" : "New conversation"} shown={route.name !== "new"} />
+        <PageTitle
+          title={route.name === "approvals" ? "Approvals" : "New conversation"}
+          shown={route.name !== "new"}
+        />
       )}
       {narrow && route.name !== "new" && (
         <IconButton label="New conversation" onClick={() => navigate({ name: "new" })}>
@@ -150,7 +156,11 @@ function PageTitle({ title, shown }: { title: string; shown: boolean }): ReactEl
   return <h1 className={shown ? "header-title" : "sr-only"}>{title}</h1>;
 }
 
-type SessionHeaderProps = { readonly session: string; readonly inspecting: boolean; readonly onInspect: () => void };
+type SessionHeaderProps = {
+  readonly session: string;
+  readonly inspecting: boolean;
+  readonly onInspect: () => void;
+};
 
 function SessionHeader({ session, inspecting, onInspect }: SessionHeaderProps): ReactElement {
   const row = useSession(session, (view) => view.session);
@@ -177,7 +187,13 @@ function SessionHeader({ session, inspecting, onInspect }: SessionHeaderProps): 
 function RunBadge({ run }: { run: Run }): ReactElement {
   const waits = run.status === "waiting";
   const person = run.waitingReason === "approval" || run.waitingReason === "tool_outcome";
-  const words = waits ? (person ? "Waits for you" : "Waiting") : run.status === "queued" ? "Queued" : "Running";
+  const words = waits
+    ? person
+      ? "Waits for you"
+      : "Waiting"
+    : run.status === "queued"
+      ? "Queued"
+      : "Running";
   return (
     <span className={`badge ${waits ? "warn" : "accent"}`}>
       <span className={`dot ${waits ? "waiting" : "running"}`} aria-hidden="true" />
@@ -234,7 +250,12 @@ type ShortcutParts = {
 function usePageShortcuts(parts: ShortcutParts): readonly Shortcut[] {
   const { sessions } = useClient();
   const { session, toggleInspector, focusComposer, search, help } = parts;
-  const step = (by: 1 | -1) => stepSession(sessions.getSnapshot().items.map(({ id }) => id), session, by);
+  const step = (by: 1 | -1) =>
+    stepSession(
+      sessions.getSnapshot().items.map(({ id }) => id),
+      session,
+      by,
+    );
   const shortcuts: Shortcut[] = [
     { code: "KeyK", mod: true, words: "Search conversations", run: search },
     { code: "KeyN", alt: true, words: "New conversation", run: () => navigate({ name: "new" }) },
@@ -248,7 +269,11 @@ function usePageShortcuts(parts: ShortcutParts): readonly Shortcut[] {
       mod: true,
       words: "Stop the run",
       run: () => {
-        if (session) sessions.session(session).stop().catch(() => {});
+        if (session)
+          sessions
+            .session(session)
+            .stop()
+            .catch(() => {});
       },
     },
     { code: "Slash", mod: true, words: "These shortcuts", run: help },

@@ -23,7 +23,10 @@ export function ApprovalsPage(): ReactElement {
       <div className="page-state">
         <ShieldCheck size={32} aria-hidden="true" />
         <h2>Nothing waits for you</h2>
-        <p>When a run wants to do something that needs your word, it waits here until you decide: for days, if need be.</p>
+        <p>
+          When a run wants to do something that needs your word, it waits here until you decide: for days, if
+          need be.
+        </p>
       </div>
     );
   }

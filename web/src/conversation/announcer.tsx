@@ -29,8 +29,10 @@ function newsOf(before: SessionView, view: SessionView): string | undefined {
     if (run.status === "completed") return "The answer is complete.";
     if (run.status === "failed") return `The run failed. ${run.error?.message ?? ""}`;
     if (run.status === "cancelled") return "The run is stopped.";
-    if (run.status === "waiting" && run.waitingReason === "retry") return "The attempt failed, and is tried again.";
-    if (run.status === "waiting" && run.waitingReason === "tool_outcome") return "The run needs your word on a call.";
+    if (run.status === "waiting" && run.waitingReason === "retry")
+      return "The attempt failed, and is tried again.";
+    if (run.status === "waiting" && run.waitingReason === "tool_outcome")
+      return "The run needs your word on a call.";
   }
   return undefined;
 }

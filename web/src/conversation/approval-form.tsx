@@ -22,7 +22,13 @@ const effectWords = {
 };
 
 /** A question that a run waits on: these arguments, or others, or not at all. */
-export function ApprovalForm({ approval, deciding, decide, standing = false, children }: Props): ReactElement {
+export function ApprovalForm({
+  approval,
+  deciding,
+  decide,
+  standing = false,
+  children,
+}: Props): ReactElement {
   const [edited, setEdited] = useState<string>();
   const [note, setNote] = useState<string>();
   const [error, setError] = useState<string>();
@@ -51,7 +57,9 @@ export function ApprovalForm({ approval, deciding, decide, standing = false, chi
       {children}
       <div className="ask-title" id={`${id}t`}>
         <span>Allow {toolTitle(approval.name)}?</span>
-        <span className={`badge ${approval.effects === "unsafe" ? "bad" : ""}`}>{effectWords[approval.effects]}</span>
+        <span className={`badge ${approval.effects === "unsafe" ? "bad" : ""}`}>
+          {effectWords[approval.effects]}
+        </span>
         <Expiry at={approval.expiresAt} />
       </div>
       {edited === undefined ? (
@@ -133,7 +141,11 @@ function Expiry({ at }: { at: string | undefined }): ReactElement | null {
   const now = useNow();
   if (!at) return null;
   const until = Date.parse(at);
-  return <span className="ask-facts">{until > now ? `Refused by itself in ${countdown(until, now)}` : "Expired"}</span>;
+  return (
+    <span className="ask-facts">
+      {until > now ? `Refused by itself in ${countdown(until, now)}` : "Expired"}
+    </span>
+  );
 }
 
 function readObject(text: string): Json | undefined {

@@ -1,7 +1,7 @@
 import type { Approval, Gesture, Message, Part, Run } from "@holdfast/client";
 import { useClient } from "@holdfast/react";
 import { Activity, ExternalLink, RotateCcw } from "lucide-react";
-import { type ReactElement, memo, useMemo } from "react";
+import { memo, type ReactElement, useMemo } from "react";
 import { byteSize, count, prettyJson, textOf, wholeTime } from "../lib/words.ts";
 import { Prose } from "../markdown/prose.tsx";
 import { CopyButton } from "../ui/copy-button.tsx";
@@ -78,22 +78,25 @@ function SegmentView({ segment, run, approvals, gestures }: SegmentProps): React
     case "files":
       return (
         <div className="sources">
-          {segment.parts.map((part, i) => part.file && <FileView key={part.file.name ?? `${i}`} file={part.file} />)}
+          {segment.parts.map((part) => part.file && <FileView key={placeOf(part)} file={part.file} />)}
         </div>
       );
     case "sources":
       return <Sources parts={segment.parts} />;
     case "data":
-      return (
-        <Fold summary="Data">{() => <JsonView value={segment.part.data} />}</Fold>
-      );
+      return <Fold summary="Data">{() => <JsonView value={segment.part.data} />}</Fold>;
     case "superseded":
       return (
         <Fold className="superseded" summary="What had been said before it broke off">
-          {() => segment.parts.map((part, i) => <Prose key={`${part.part ?? 0}.${i}`} text={partText(part)} />)}
+          {() => segment.parts.map((part) => <Prose key={placeOf(part)} text={partText(part)} />)}
         </Fold>
       );
   }
+}
+
+/** Where a part is in its message. */
+function placeOf(part: Part): string {
+  return `${part.step ?? 0}.${part.part ?? 0}.${part.type}`;
 }
 
 function partText(part: Part): string {
@@ -126,11 +129,11 @@ function Reasoning({ part }: { part: Part }): ReactElement {
 function Sources({ parts }: { parts: readonly Part[] }): ReactElement {
   return (
     <div className="sources">
-      {parts.map((part, i) => {
+      {parts.map((part) => {
         const source = sourceOf(part);
         return source.url ? (
           <a
-            key={`${source.url}.${i}`}
+            key={placeOf(part)}
             className="badge"
             href={source.url}
             target="_blank"
@@ -140,7 +143,7 @@ function Sources({ parts }: { parts: readonly Part[] }): ReactElement {
             {source.title}
           </a>
         ) : (
-          <span key={`${source.title}.${i}`} className="badge">
+          <span key={placeOf(part)} className="badge">
             {source.title}
           </span>
         );
@@ -151,7 +154,8 @@ function Sources({ parts }: { parts: readonly Part[] }): ReactElement {
 
 function sourceOf(part: Part): { title: string; url?: string } {
   const data = part.data;
-  if (typeof data !== "object" || data === null || Array.isArray(data)) return { title: String(data ?? "Source") };
+  if (typeof data !== "object" || data === null || Array.isArray(data))
+    return { title: String(data ?? "Source") };
   const { title, url } = data as { title?: unknown; url?: unknown };
   const link = typeof url === "string" && /^https?:\/\//i.test(url) ? url : undefined;
   const words = typeof title === "string" && title ? title : (link ?? prettyJson(data).slice(0, 80));

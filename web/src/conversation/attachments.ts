@@ -1,7 +1,12 @@
 import type { OutgoingPart } from "@holdfast/client";
 
 /** A file that goes with the next message. */
-export type Attachment = { readonly id: number; readonly name: string; readonly mediaType: string; readonly url: string };
+export type Attachment = {
+  readonly id: number;
+  readonly name: string;
+  readonly mediaType: string;
+  readonly url: string;
+};
 
 /** What a message may carry is 8 MiB, and base64 takes a third more than the file. */
 const most = 5_500_000;
@@ -31,7 +36,10 @@ export async function readFiles(
 export function partsOf(text: string, attachments: readonly Attachment[]): OutgoingPart[] {
   return [
     ...(text ? [{ type: "text" as const, text }] : []),
-    ...attachments.map(({ name, mediaType, url }) => ({ type: "file" as const, file: { name, mediaType, url } })),
+    ...attachments.map(({ name, mediaType, url }) => ({
+      type: "file" as const,
+      file: { name, mediaType, url },
+    })),
   ];
 }
 

@@ -28,7 +28,12 @@ export function Branches({ message, busy }: Props): ReactElement | null {
         <span className="sr-only">Version </span>
         {at + 1}/{siblings.length}
       </span>
-      <IconButton small label={`Next version${why}`} disabled={busy || at === siblings.length - 1} onClick={() => go(1)}>
+      <IconButton
+        small
+        label={`Next version${why}`}
+        disabled={busy || at === siblings.length - 1}
+        onClick={() => go(1)}
+      >
         <ChevronRight size={16} />
       </IconButton>
     </span>

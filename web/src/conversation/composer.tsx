@@ -2,10 +2,10 @@ import type { OnBusy, Run } from "@holdfast/client";
 import { useDraft } from "@holdfast/react";
 import { ArrowUp, LoaderCircle, Paperclip, Square, X } from "lucide-react";
 import { type ReactElement, type RefObject, useId, useRef, useState } from "react";
+import { useAgents } from "../lib/agents.ts";
 import { isMac } from "../lib/shortcuts.ts";
 import { IconButton } from "../ui/icon-button.tsx";
 import { useToasts } from "../ui/toast.tsx";
-import { useAgents } from "../lib/agents.ts";
 import { type Attachment, partsOf, readFiles } from "./attachments.ts";
 import { useSessionActions } from "./session-context.ts";
 
@@ -168,7 +168,11 @@ export function Composer({ draftKey, run, stopping, fresh, inputRef, onSent }: P
             title={`Stop the run (${isMac ? "⌘." : "Ctrl + ."})`}
             onClick={() => act("stop it", mirror.stop(run.id))}
           >
-            {stopping ? <LoaderCircle size={14} className="spin" /> : <Square size={12} fill="currentColor" />}
+            {stopping ? (
+              <LoaderCircle size={14} className="spin" />
+            ) : (
+              <Square size={12} fill="currentColor" />
+            )}
             {stopping ? "Stopping…" : "Stop"}
           </button>
         )}

@@ -12,7 +12,11 @@ export function FileView({ file }: { readonly file: WireFile }): ReactElement {
   const url = file.blob ? api.blobUrl(mirror.id, file.blob.hash) : file.url;
   const name = file.name || "File";
   // Only what is here is shown: to load from elsewhere would tell that it was looked at.
-  if (url && /^image\/(png|jpeg|gif|webp|avif)$/.test(file.mediaType) && (file.blob || url.startsWith("data:"))) {
+  if (
+    url &&
+    /^image\/(png|jpeg|gif|webp|avif)$/.test(file.mediaType) &&
+    (file.blob || url.startsWith("data:"))
+  ) {
     return <img className="picture" src={url} alt={name} loading="lazy" />;
   }
   return (

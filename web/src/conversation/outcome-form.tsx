@@ -39,8 +39,8 @@ export function OutcomeForm({ run, call, sending }: Props): ReactElement {
     >
       <div className="ask-title">Did this happen?</div>
       <p className="ask-facts">
-        The call was started, and the worker was lost before it could say how it ended. It is not repeated by itself,
-        since that might do it twice. Please look, and say:
+        The call was started, and the worker was lost before it could say how it ended. It is not repeated by
+        itself, since that might do it twice. Please look, and say:
       </p>
       <fieldset className="choices">
         <legend className="sr-only">What the call did</legend>

@@ -42,7 +42,8 @@ function QueueItem({ item }: { item: InboxItem }): ReactElement {
   const [edited, setEdited] = useState<string>();
 
   function save(): void {
-    if (edited?.trim() && edited.trim() !== text) act("change the message", mirror.editInbox(id, edited.trim()));
+    if (edited?.trim() && edited.trim() !== text)
+      act("change the message", mirror.editInbox(id, edited.trim()));
     setEdited(undefined);
   }
 

@@ -93,9 +93,15 @@ function Waiting({ run }: { run: Run }): ReactElement | null {
   const until = run.waitingUntil ? Date.parse(run.waitingUntil) : undefined;
   switch (run.waitingReason) {
     case "approval":
-      return <Note icon={<Clock size={16} />}>Waiting for your approval. You can close this page; nothing is lost.</Note>;
+      return (
+        <Note icon={<Clock size={16} />}>
+          Waiting for your approval. You can close this page; nothing is lost.
+        </Note>
+      );
     case "tool_outcome":
-      return <Note icon={<Clock size={16} />}>Waiting for your word on a call whose outcome is unknown.</Note>;
+      return (
+        <Note icon={<Clock size={16} />}>Waiting for your word on a call whose outcome is unknown.</Note>
+      );
     case "retry":
       return (
         <div className="run-line waiting">

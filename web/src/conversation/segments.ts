@@ -16,18 +16,21 @@ export function segmentsOf(parts: readonly Part[]): Segment[] {
     const last = segments.at(-1);
     const key = `${part.step ?? 0}.${part.part ?? 0}.${part.type}.${index}`;
     if (part.state === "failed") {
-      if (last?.kind === "superseded") segments[segments.length - 1] = { ...last, parts: [...last.parts, part] };
+      if (last?.kind === "superseded")
+        segments[segments.length - 1] = { ...last, parts: [...last.parts, part] };
       else segments.push({ kind: "superseded", key, parts: [part] });
       continue;
     }
     switch (part.type) {
       case "text":
       case "reasoning":
-        if (part.text || part.blob || part.state) segments.push({ kind: part.type === "text" ? "text" : "reasoning", key, part });
+        if (part.text || part.blob || part.state)
+          segments.push({ kind: part.type === "text" ? "text" : "reasoning", key, part });
         break;
       case "tool":
         if (!part.tool) break;
-        if (last?.kind === "tools") segments[segments.length - 1] = { ...last, calls: [...last.calls, part.tool] };
+        if (last?.kind === "tools")
+          segments[segments.length - 1] = { ...last, calls: [...last.calls, part.tool] };
         else segments.push({ kind: "tools", key: `tools.${part.tool.id}`, calls: [part.tool] });
         break;
       case "file":

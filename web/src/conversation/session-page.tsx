@@ -1,6 +1,15 @@
 import type { SessionView } from "@holdfast/client";
 import { useClient, useMirror, useSession } from "@holdfast/react";
-import { type ReactElement, type ReactNode, type RefObject, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import {
+  type ReactElement,
+  type ReactNode,
+  type RefObject,
+  useCallback,
+  useEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 import { navigate } from "../lib/route.ts";
 import { Announcer } from "./announcer.tsx";
 import { Composer } from "./composer.tsx";

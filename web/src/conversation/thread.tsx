@@ -71,9 +71,16 @@ export function Thread({ view, linked, sent, children }: Props): ReactElement {
 
   return (
     <div className="conversation">
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable with the keyboard. */}
-      <div ref={scroller} className="scroller" role="log" aria-label="Conversation" aria-live="off" tabIndex={0}>
-        {hasMore && <Older view={view} onLoad={() => void mirror.loadOlder()} />}
+      <div
+        ref={scroller}
+        className="scroller"
+        role="log"
+        aria-label="Conversation"
+        aria-live="off"
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable with the keyboard.
+        tabIndex={0}
+      >
+        <Older view={view} onLoad={() => void mirror.loadOlder()} />
         <Virtualizer
           ref={list}
           scrollRef={scroller}
@@ -180,8 +187,9 @@ function useLinked(
   });
 }
 
-function Older({ view, onLoad }: { view: SessionView; onLoad: () => void }): ReactElement {
+function Older({ view, onLoad }: { view: SessionView; onLoad: () => void }): ReactElement | null {
   const { older } = view;
+  if (older.name === "idle") return null;
   return (
     <div className="older">
       {older.name === "failed" ? (

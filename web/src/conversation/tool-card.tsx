@@ -10,7 +10,7 @@ import {
   LoaderCircle,
   ShieldQuestion,
 } from "lucide-react";
-import { type ReactElement, memo, useId, useState } from "react";
+import { memo, type ReactElement, useId, useState } from "react";
 import { useNow } from "../lib/clock.ts";
 import { briefJson, byteSize, duration, toolTitle } from "../lib/words.ts";
 import { JsonView, LongText } from "../ui/json-view.tsx";
@@ -45,7 +45,9 @@ export const ToolCard = memo(function ToolCard({ call, run, approval, gestures }
       >
         <StateIcon call={call} asks={approval !== undefined} />
         <span className="tool-name truncate">{toolTitle(call.name)}</span>
-        <span className="tool-sum truncate">{briefJson(call.arguments) || call.rawArguments?.slice(0, 120)}</span>
+        <span className="tool-sum truncate">
+          {briefJson(call.arguments) || call.rawArguments?.slice(0, 120)}
+        </span>
         <span className="tool-state">
           <StateWords call={call} asks={approval !== undefined} />
         </span>
@@ -99,7 +101,8 @@ function StateWords({ call, asks }: { call: ToolCall; asks: boolean }): ReactEle
       return <Running since={call.startedAt} tries={call.try} />;
     case "completed":
     case "failed": {
-      const took = call.startedAt && call.endedAt ? Date.parse(call.endedAt) - Date.parse(call.startedAt) : undefined;
+      const took =
+        call.startedAt && call.endedAt ? Date.parse(call.endedAt) - Date.parse(call.startedAt) : undefined;
       return (
         <>
           {call.status === "failed" ? "failed" : <span className="sr-only">done</span>}
@@ -187,7 +190,11 @@ function Details({ call, session }: { call: ToolCall; session: string }): ReactE
 }
 
 function Result({ value }: { value: Json }): ReactElement {
-  return typeof value === "string" ? <LongText text={value} className="result-text" /> : <JsonView value={value} />;
+  return typeof value === "string" ? (
+    <LongText text={value} className="result-text" />
+  ) : (
+    <JsonView value={value} />
+  );
 }
 
 /** Who had a word in it, and what makes a repeated try harmless. */

@@ -62,7 +62,8 @@ export function useFollow(scroller: RefObject<HTMLElement | null>): Follow {
       if (theirs && state.current.following) set(false);
     };
     element.addEventListener("scroll", scrolled, options);
-    for (const gesture of ["wheel", "touchmove", "keydown"]) element.addEventListener(gesture, touched, options);
+    for (const gesture of ["wheel", "touchmove", "keydown"])
+      element.addEventListener(gesture, touched, options);
     element.addEventListener(
       "pointerdown",
       () => {

@@ -1,6 +1,6 @@
 import type { Message, Part, Pending } from "@holdfast/client";
 import { Link2, Pencil } from "lucide-react";
-import { type ReactElement, memo, useState } from "react";
+import { memo, type ReactElement, useState } from "react";
 import { useNow } from "../lib/clock.ts";
 import { linkTo } from "../lib/route.ts";
 import { countdown, textOf, wholeTime } from "../lib/words.ts";
@@ -55,7 +55,9 @@ export const UserTurn = memo(function UserTurn({ message, busy }: Props): ReactE
             onClick={() =>
               act(
                 "copy the link",
-                navigator.clipboard.writeText(linkTo({ name: "session", session: mirror.id, message: message.id })),
+                navigator.clipboard.writeText(
+                  linkTo({ name: "session", session: mirror.id, message: message.id }),
+                ),
               )
             }
           >
@@ -107,7 +109,8 @@ export function PendingTurn({ pending }: { readonly pending: Pending }): ReactEl
         {state.name === "failed" && <span>Not accepted: {state.reason.message}</span>}
         {state.name === "waiting" && (
           <span>
-            Not delivered yet. Trying again {state.retryAt > now ? `in ${countdown(state.retryAt, now)}` : "now"}
+            Not delivered yet. Trying again{" "}
+            {state.retryAt > now ? `in ${countdown(state.retryAt, now)}` : "now"}
           </span>
         )}
         {(state.name === "sending" || state.name === "accepted") && <span>Sending…</span>}

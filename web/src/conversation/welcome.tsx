@@ -22,8 +22,8 @@ export function Welcome({ onChoose }: Props): ReactElement {
       <div className="welcome-inner">
         <h2>What should be done?</h2>
         <p>
-          It goes on without this page: refresh, close the tab, come back tomorrow. What was said, and what was asked of
-          you, is still here.
+          It goes on without this page: refresh, close the tab, come back tomorrow. What was said, and what
+          was asked of you, is still here.
           {isDemo && " The demo agent is a script that shows what can happen. Try one of these:"}
         </p>
         {isDemo && (

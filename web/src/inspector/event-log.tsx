@@ -50,7 +50,8 @@ export function EventLog({ session, seq }: Props): ReactElement {
           {log.failed && ". The log cannot be read now."}
         </p>
         <label className="badge">
-          <input type="checkbox" checked={deltas} onChange={(event) => setDeltas(event.target.checked)} /> Deltas
+          <input type="checkbox" checked={deltas} onChange={(event) => setDeltas(event.target.checked)} />{" "}
+          Deltas
         </label>
         <IconButton small label="Save these events" onClick={save}>
           <Download size={16} />
@@ -64,7 +65,11 @@ export function EventLog({ session, seq }: Props): ReactElement {
       </Virtualizer>
       {after > 0 && log.complete && (
         <div className="clamp-foot">
-          <button type="button" className="button quiet" onClick={() => setAfter(Math.max(0, after - stretch * 4))}>
+          <button
+            type="button"
+            className="button quiet"
+            onClick={() => setAfter(Math.max(0, after - stretch * 4))}
+          >
             Show earlier events
           </button>
         </div>

@@ -121,16 +121,29 @@ class Timeline {
   #addOfCall(event: KnownEvent): void {
     switch (event.type) {
       case "tool.called":
-        this.#begin(`call.${event.data.call}`, event, { title: toolTitle(event.data.name), kind: "running", words: "Called" });
+        this.#begin(`call.${event.data.call}`, event, {
+          title: toolTitle(event.data.name),
+          kind: "running",
+          words: "Called",
+        });
         return;
       case "tool.started":
-        this.#change(`call.${event.data.call}`, { words: event.data.try > 1 ? `Runs, try ${event.data.try}` : "Runs" });
+        this.#change(`call.${event.data.call}`, {
+          words: event.data.try > 1 ? `Runs, try ${event.data.try}` : "Runs",
+        });
         return;
       case "tool.completed":
-        this.#end(`call.${event.data.call}`, event, { kind: "good", words: event.data.by ? `Done, says ${event.data.by}` : "Done" });
+        this.#end(`call.${event.data.call}`, event, {
+          kind: "good",
+          words: event.data.by ? `Done, says ${event.data.by}` : "Done",
+        });
         return;
       case "tool.failed":
-        this.#end(`call.${event.data.call}`, event, { kind: "failed", words: "Failed", failure: event.data.error });
+        this.#end(`call.${event.data.call}`, event, {
+          kind: "failed",
+          words: "Failed",
+          failure: event.data.error,
+        });
         return;
       case "tool.denied":
         this.#end(`call.${event.data.call}`, event, {
@@ -219,9 +232,11 @@ function said(text: string | undefined): { said?: string } {
 
 function waiting(event: Known<"run.waiting">): Omit<Moment, "seq" | "at"> {
   const { reason, error } = event.data;
-  const title = { approval: "Waits for an approval", tool_outcome: "Waits for a person's word", retry: "Waits to try again" }[
-    reason as string
-  ];
+  const title = {
+    approval: "Waits for an approval",
+    tool_outcome: "Waits for a person's word",
+    retry: "Waits to try again",
+  }[reason as string];
   return { title: title ?? `Waits: ${reason}`, kind: "waiting", ...(error && { failure: error }) };
 }
 
@@ -257,7 +272,11 @@ const decisions: Record<string, string> = {
   cancel: "The run is cancelled without it",
 };
 
-const outcomes: Record<string, string> = { happened: "it happened", did_not: "it did not happen", failed: "it failed" };
+const outcomes: Record<string, string> = {
+  happened: "it happened",
+  did_not: "it did not happen",
+  failed: "it failed",
+};
 
 function tokens(usage: Usage): string {
   return `${count(usage.inputTokens)} tokens in, ${count(usage.outputTokens)} out`;

@@ -30,6 +30,8 @@ export function useLog(session: string, after: number, seq: number): Log {
       kept.current = { session, after, frames: [] };
       setLog(nothing);
     }
+    const known = kept.current.frames.at(-1);
+    if (known && rangeOf(known).to >= seq) return;
     const stop = new AbortController();
     const read = async () => {
       for (let page = 0; page < pagesMost; page++) {
@@ -58,7 +60,6 @@ export function useLog(session: string, after: number, seq: number): Log {
       clearTimeout(timer);
       stop.abort();
     };
-    // Each new seq reads what was added.
   }, [api, session, after, seq]);
 
   return log;

@@ -2,7 +2,11 @@ import type { Json, Message, Part } from "@holdfast/client";
 import { stringifyJson } from "@holdfast/client";
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
-const exactClock = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit", second: "2-digit" });
+const exactClock = new Intl.DateTimeFormat(undefined, {
+  hour: "numeric",
+  minute: "2-digit",
+  second: "2-digit",
+});
 const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const counts = new Intl.NumberFormat();
@@ -101,6 +105,9 @@ export function saysSomething(message: Message): boolean {
 
 /** "notes_delete" as "Notes delete": names are for programs. */
 export function toolTitle(name: string): string {
-  const words = name.replace(/[_-]+/g, " ").replace(/([a-z])([A-Z])/g, "$1 $2").trim();
+  const words = name
+    .replace(/[_-]+/g, " ")
+    .replace(/([a-z])([A-Z])/g, "$1 $2")
+    .trim();
   return words.charAt(0).toUpperCase() + words.slice(1).toLowerCase();
 }

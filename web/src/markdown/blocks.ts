@@ -1,11 +1,16 @@
-import { fromMarkdown } from "mdast-util-from-markdown";
-import { gfmFromMarkdown } from "mdast-util-gfm";
-import { gfm } from "micromark-extension-gfm";
+import { Lexer } from "marked";
+
+/** One top-level block of a text. */
+export type Block = {
+  readonly source: string;
+  /** Set for a block of code: what is in it needs no reading. */
+  readonly code?: { readonly text: string; readonly language: string };
+};
 
 /** A text in pieces that can be rendered one by one. */
 export type Blocks = {
-  /** The source of each top-level block. All but the last stay as they are while the text grows. */
-  readonly blocks: readonly string[];
+  /** All but the last stay the same objects while the text grows. */
+  readonly blocks: readonly Block[];
   /** What links and footnotes anywhere refer to. */
   readonly definitions: string;
   /** What is too long for markdown: shown as it is. */
@@ -15,46 +20,54 @@ export type Blocks = {
 /** Text beyond this many characters is not read as markdown. */
 export const markdownMost = 60_000;
 
+const footnote = /^ {0,3}\[\^[^\]\n]+\]:/;
+
 /**
- * Splits a text that grows. Only its last block is read again: in CommonMark
- * nothing that follows changes a block before it, but for definitions. So a
- * long answer costs what its last block costs, each time.
+ * Splits a text that grows. Only its last block is read again: nothing that
+ * follows changes a block before it, but for definitions. So a long answer
+ * costs what its last block costs, each time.
  */
 export class Splitter {
   #text = "";
-  #starts: number[] = [];
-  #kinds: boolean[] = [];
+  /** Where the last block begins, and how many definitions stand before it. */
+  #tail = { at: 0, definitions: 0 };
+  #blocks: readonly Block[] = [];
+  #definitions: readonly string[] = [];
   #result: Blocks = { blocks: [], definitions: "", rest: "" };
 
-  split(whole: string): Blocks {
+  split(source: string): Blocks {
+    const whole = source.includes("\r") ? source.replace(/\r\n?/g, "\n") : source;
     const text = whole.length > markdownMost ? whole.slice(0, edge(whole)) : whole;
     const rest = whole.slice(text.length);
     if (text !== this.#text) this.#read(text);
-    if (rest !== this.#result.rest) this.#result = { ...this.#result, rest };
+    if (rest !== this.#result.rest || this.#blocks !== this.#result.blocks) {
+      this.#result = { blocks: this.#blocks, definitions: this.#definitions.join("\n\n"), rest };
+    }
     return this.#result;
   }
 
   #read(text: string): void {
     const grows = text.startsWith(this.#text);
-    const from = grows ? (this.#starts.at(-1) ?? 0) : 0;
-    const kept = grows ? Math.max(0, this.#starts.length - 1) : 0;
-    const tree = fromMarkdown(text.slice(from), { extensions: [gfm()], mdastExtensions: [gfmFromMarkdown()] });
-    this.#starts.length = kept;
-    this.#kinds.length = kept;
-    for (const node of tree.children) {
-      this.#starts.push(from + (node.position?.start.offset ?? 0));
-      this.#kinds.push(node.type === "definition" || node.type === "footnoteDefinition");
+    const blocks = grows ? this.#blocks.slice(0, -1) : [];
+    const tail = grows ? this.#tail : { at: 0, definitions: 0 };
+    const definitions = this.#definitions.slice(0, tail.definitions);
+    let { at } = tail;
+    this.#tail = tail;
+    for (const token of new Lexer().blockTokens(text.slice(at), [])) {
+      const { raw, type } = token;
+      if (type === "def" || (type === "paragraph" && footnote.test(raw))) definitions.push(raw.trim());
+      else if (type !== "space") {
+        this.#tail = { at, definitions: definitions.length };
+        const isCode = type === "code" && token.codeBlockStyle !== "indented";
+        blocks.push(
+          isCode ? { source: raw, code: { text: token.text, language: token.lang ?? "" } } : { source: raw },
+        );
+      }
+      at += raw.length;
     }
     this.#text = text;
-    const before = this.#result.blocks;
-    const blocks: string[] = [];
-    let definitions = "";
-    for (const [i, start] of this.#starts.entries()) {
-      const source = i < kept ? (before[i] ?? "") : text.slice(start, this.#starts[i + 1]);
-      blocks.push(source);
-      if (this.#kinds[i]) definitions += `\n\n${source.trim()}`;
-    }
-    this.#result = { blocks, definitions, rest: this.#result.rest };
+    this.#blocks = blocks;
+    this.#definitions = definitions;
   }
 }
 

@@ -1,5 +1,5 @@
 import { ImageOff } from "lucide-react";
-import { createContext, type ReactElement, memo, useContext, useState } from "react";
+import { createContext, memo, type ReactElement, useContext, useDeferredValue, useState } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
 import { byteSize } from "../lib/words.ts";
@@ -47,7 +47,9 @@ const components: Components = {
     const text = code.children[0];
     const classes = code.properties.className;
     const language = Array.isArray(classes) ? String(classes[0] ?? "").replace("language-", "") : "";
-    return <GrowingCode code={text?.type === "text" ? text.value.replace(/\n$/, "") : ""} language={language} />;
+    return (
+      <GrowingCode code={text?.type === "text" ? text.value.replace(/\n$/, "") : ""} language={language} />
+    );
   },
 };
 
@@ -65,17 +67,26 @@ function hostOf(url: string): string {
 
 type Props = { readonly text: string; readonly growing: boolean };
 
+/** A block beyond this many characters is shown as it is: reading it would hold up the page. */
+const blockMost = 16_000;
+/** So much of a long text is shown at once; the rest comes piece by piece, while the page stays quick. */
+const atOnce = 8_000;
+
 /** Markdown as it is written: each block is rendered once, but for the last. */
 export default function Markdown({ text, growing }: Props): ReactElement {
   const [splitter] = useState(() => new Splitter());
-  const { blocks, definitions, rest } = splitter.split(text);
+  const shown = useDeferredValue(text, text.slice(0, atOnce));
+  const { blocks, definitions, rest } = splitter.split(shown);
   return (
     <div className="markdown">
-      {blocks.map((source, i) => (
-        <Block
+      {blocks.map((block, i) => (
+        <BlockView
           // biome-ignore lint/suspicious/noArrayIndexKey: a block keeps its place while the text grows.
           key={i}
-          source={definitions && refers.test(source) ? source + definitions : source}
+          source={block.source}
+          code={block.code?.text}
+          language={block.code?.language}
+          definitions={refers.test(block.source) ? definitions : ""}
           growing={growing && i === blocks.length - 1 && !rest}
         />
       ))}
@@ -85,14 +96,31 @@ export default function Markdown({ text, growing }: Props): ReactElement {
 }
 
 const refers = /\[[^\]]+\]/;
-const heading = /^#{1,6}\s/;
+const heading = /^ {0,3}#{1,6}\s/;
 
-const Block = memo(function Block({ source, growing }: { source: string; growing: boolean }): ReactElement {
+type BlockProps = {
+  readonly source: string;
+  readonly code: string | undefined;
+  readonly language: string | undefined;
+  readonly definitions: string;
+  readonly growing: boolean;
+};
+
+const BlockView = memo(function BlockView(props: BlockProps): ReactElement {
+  const { source, code, language = "", definitions, growing } = props;
+  if (code !== undefined) {
+    return (
+      <div className="md-block">
+        <CodeBlock code={code} language={language} growing={growing} />
+      </div>
+    );
+  }
+  if (source.length > blockMost) return <Rest text={source} growing={growing} />;
   return (
     <div className={heading.test(source) ? "md-block heading" : "md-block"}>
       <Growing value={growing}>
         <ReactMarkdown remarkPlugins={plugins} components={components}>
-          {source}
+          {definitions ? `${source}\n\n${definitions}` : source}
         </ReactMarkdown>
       </Growing>
     </div>

@@ -9,7 +9,13 @@ export function preloadMarkdown(): void {
 }
 
 /** Text of a model, as markdown. Until that can be rendered, as it is. */
-export function Prose({ text, growing = false }: { readonly text: string; readonly growing?: boolean }): ReactElement {
+export function Prose({
+  text,
+  growing = false,
+}: {
+  readonly text: string;
+  readonly growing?: boolean;
+}): ReactElement {
   return (
     <Suspense fallback={<div className="markdown plain-text">{text.slice(0, 20_000)}</div>}>
       <Markdown text={text} growing={growing} />

@@ -28,8 +28,12 @@ export function SessionMenu({ session, title, small = false }: Props): ReactElem
           { label: "Delete", icon: <Trash2 size={16} />, danger: true, onSelect: () => setAsking("delete") },
         ]}
       />
-      {asking === "rename" && <RenameDialog session={session} title={title} onClose={() => setAsking(undefined)} />}
-      {asking === "delete" && <DeleteDialog session={session} title={title} onClose={() => setAsking(undefined)} />}
+      {asking === "rename" && (
+        <RenameDialog session={session} title={title} onClose={() => setAsking(undefined)} />
+      )}
+      {asking === "delete" && (
+        <DeleteDialog session={session} title={title} onClose={() => setAsking(undefined)} />
+      )}
     </>
   );
 }
@@ -50,8 +54,14 @@ function RenameDialog({ session, title, onClose }: DialogProps): ReactElement {
         }}
       >
         <h2>Rename the conversation</h2>
-        {/* biome-ignore lint/a11y/noAutofocus: the dialog was opened to type here. */}
-        <input className="field" name="title" aria-label="Title" defaultValue={title} maxLength={120} autoFocus />
+        <input
+          className="field"
+          name="title"
+          aria-label="Title"
+          defaultValue={title}
+          maxLength={120}
+          autoFocus
+        />
         <div className="dialog-actions">
           <button type="button" className="button" onClick={onClose}>
             Cancel

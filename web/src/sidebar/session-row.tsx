@@ -1,5 +1,5 @@
 import type { SessionItem } from "@holdfast/client";
-import { type ReactElement, memo } from "react";
+import { memo, type ReactElement } from "react";
 import { shortTime } from "../lib/words.ts";
 import { Link } from "../ui/link.tsx";
 import { SessionMenu } from "./session-menu.tsx";
@@ -26,7 +26,15 @@ export const SessionRow = memo(function SessionRow({ item, current, now }: Props
   );
 });
 
-function SessionMark({ item, unread, now }: { item: SessionItem; unread: boolean; now: number }): ReactElement {
+function SessionMark({
+  item,
+  unread,
+  now,
+}: {
+  item: SessionItem;
+  unread: boolean;
+  now: number;
+}): ReactElement {
   if (item.approvals > 0) return <span className="badge warn">Asks you</span>;
   switch (item.status) {
     case "running":

@@ -33,7 +33,11 @@ export function Sidebar({ route, searchRef, onHelp }: Props): ReactElement {
         </IconButton>
       </div>
       <div className="sidebar-nav">
-        <Link className="nav-item" to={{ name: "new" }} aria-current={route.name === "new" ? "page" : undefined}>
+        <Link
+          className="nav-item"
+          to={{ name: "new" }}
+          aria-current={route.name === "new" ? "page" : undefined}
+        >
           <SquarePen size={18} />
           <span>New conversation</span>
         </Link>
@@ -104,14 +108,15 @@ function SessionList({ current }: { current: string | undefined }): ReactElement
 
   useEffect(() => {
     const element = end.current;
-    if (!element || !hasMore) return;
+    // Each time the list grows, its end is looked for anew.
+    if (!element || !hasMore || entries.length === 0) return;
     const observer = new IntersectionObserver(([entry]) => entry?.isIntersecting && void loadMore(), {
       root: scroller.current,
       rootMargin: "400px",
     });
     observer.observe(element);
     return () => observer.disconnect();
-  }, [hasMore, loadMore, items.length]);
+  }, [hasMore, loadMore, entries.length]);
 
   function move(event: React.KeyboardEvent): void {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -127,9 +132,13 @@ function SessionList({ current }: { current: string | undefined }): ReactElement
     // biome-ignore lint/a11y/noStaticElementInteractions: the arrow keys are a help; Tab reaches every link as well.
     <div ref={scroller} className="session-list" onKeyDown={move}>
       {status === "loading" && items.length === 0 && <Skeletons />}
-      {failure && items.length === 0 && <p className="sidebar-note">The list cannot be loaded now. It is tried again.</p>}
+      {failure && items.length === 0 && (
+        <p className="sidebar-note">The list cannot be loaded now. It is tried again.</p>
+      )}
       {status === "ready" && items.length === 0 && (
-        <p className="sidebar-note">{search ? `No title has “${search}”.` : "What you start will be here."}</p>
+        <p className="sidebar-note">
+          {search ? `No title has “${search}”.` : "What you start will be here."}
+        </p>
       )}
       <Virtualizer scrollRef={scroller} data={entries}>
         {(entry) =>

@@ -19,7 +19,12 @@ export function CopyButton({ text, label = "Copy", className = "" }: Props): Rea
       small
       className={className}
       label={copied ? "Copied" : label}
-      onClick={() => act("copy it", navigator.clipboard.writeText(text()).then(() => setCopied(true)))}
+      onClick={() =>
+        act(
+          "copy it",
+          navigator.clipboard.writeText(text()).then(() => setCopied(true)),
+        )
+      }
     >
       {copied ? <Check size={16} /> : <Copy size={16} />}
     </IconButton>

@@ -7,7 +7,13 @@ import { Clamp } from "./clamp.tsx";
 const most = 20_000;
 
 /** A JSON value, indented. */
-export function JsonView({ value, height }: { readonly value: Json | undefined; readonly height?: number }): ReactElement {
+export function JsonView({
+  value,
+  height,
+}: {
+  readonly value: Json | undefined;
+  readonly height?: number;
+}): ReactElement {
   const text = useMemo(() => prettyJson(value), [value]);
   return <LongText text={text} className="json" {...(height && { height })} />;
 }

@@ -38,7 +38,9 @@ export function Menu({ label, icon, items, small }: Props): ReactElement {
 
   function move(event: React.KeyboardEvent): void {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const entries = [...(menu.current?.querySelectorAll<HTMLElement>("[role=menuitem]:not(:disabled)") ?? [])];
+    const entries = [
+      ...(menu.current?.querySelectorAll<HTMLElement>("[role=menuitem]:not(:disabled)") ?? []),
+    ];
     if (step) {
       event.preventDefault();
       const at = entries.indexOf(document.activeElement as HTMLElement);
@@ -65,7 +67,16 @@ export function Menu({ label, icon, items, small }: Props): ReactElement {
           {icon}
         </IconButton>
       </span>
-      <div ref={menu} id={id} popover="auto" role="menu" tabIndex={-1} className="menu" onToggle={placed} onKeyDown={move}>
+      <div
+        ref={menu}
+        id={id}
+        popover="auto"
+        role="menu"
+        tabIndex={-1}
+        className="menu"
+        onToggle={placed}
+        onKeyDown={move}
+      >
         {open &&
           items.map((item) => (
             <button

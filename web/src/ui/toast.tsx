@@ -1,6 +1,15 @@
 import { failureOf, Problem } from "@holdfast/client";
 import { X } from "lucide-react";
-import { createContext, type ReactElement, type ReactNode, useCallback, useContext, useMemo, useRef, useState } from "react";
+import {
+  createContext,
+  type ReactElement,
+  type ReactNode,
+  useCallback,
+  useContext,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 
 type Toast = { readonly id: number; readonly text: string };
 
@@ -45,7 +54,12 @@ export function ToastProvider(props: { children: ReactNode }): ReactElement {
         {toasts.map((toast) => (
           <div key={toast.id} className="toast">
             <span>{toast.text}</span>
-            <button type="button" className="icon-button small" aria-label="Dismiss" onClick={() => drop(toast.id)}>
+            <button
+              type="button"
+              className="icon-button small"
+              aria-label="Dismiss"
+              onClick={() => drop(toast.id)}
+            >
               <X size={16} />
             </button>
           </div>

@@ -1,0 +1,13 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  resolve: { conditions: ["@holdfast/source"] },
+  ssr: { resolve: { conditions: ["@holdfast/source"] } },
+  test: {
+    include: ["test/**/*.test.ts"],
+    // Each file has a browser, a server and a provider of its own: two processors carry one at a time.
+    fileParallelism: false,
+    testTimeout: 90_000,
+    hookTimeout: 60_000,
+  },
+});
