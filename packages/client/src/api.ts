@@ -6,8 +6,8 @@
  */
 
 import type { Environment } from "./environment.ts";
-import { parseJson, stringifyJson } from "./json.ts";
-import { Problem, problemOf, Unanswered } from "./problem.ts";
+import { readJson, send } from "./http.ts";
+import { stringifyJson } from "./json.ts";
 import type {
   Accepted,
   Agent,
@@ -212,39 +212,18 @@ export class Api {
   }
 
   #ask<T>(method: string, route: string, ask: Ask): Promise<T> {
-    return this.#send(method, route, ask, async (response) => {
-      return (response.status === 204 ? undefined : parseJson(await response.text())) as T;
-    });
+    return this.#send(method, route, ask, readJson<T>);
   }
 
-  async #send<T>(
-    method: string,
-    route: string,
-    ask: Ask,
-    read: (response: Response) => Promise<T>,
-  ): Promise<T> {
+  #send<T>(method: string, route: string, ask: Ask, read: (response: Response) => Promise<T>): Promise<T> {
     const { query, body, signal } = ask;
-    const stop = new AbortController();
-    const giveUp = () => stop.abort();
-    if (signal?.aborted) throw signal.reason;
-    signal?.addEventListener("abort", giveUp);
-    const stopTimer = this.#env.after(patience, giveUp);
-    try {
-      const response = await this.#env.fetch(this.#base + route + queryOf(query), {
-        method,
-        signal: stop.signal,
-        headers: { Accept: "application/json", ...(body && { "Content-Type": "application/json" }) },
-        ...(body && { body: stringifyJson(body) }),
-      });
-      if (!response.ok) throw await problemOf(response, parseJson);
-      return await read(response);
-    } catch (error) {
-      if (signal?.aborted) throw signal.reason;
-      throw error instanceof Problem ? error : new Unanswered(error);
-    } finally {
-      stopTimer();
-      signal?.removeEventListener("abort", giveUp);
-    }
+    const text = body && stringifyJson(body);
+    return send(
+      this.#env,
+      this.#base + route + queryOf(query),
+      { method, body: text, signal, patience },
+      read,
+    );
   }
 }
 

@@ -2,11 +2,9 @@ import type { Api } from "./api.ts";
 import { Commands } from "./commands.ts";
 import type { Connection } from "./connection.ts";
 import type { Environment } from "./environment.ts";
-import { Listeners } from "./listeners.ts";
 import { failureOf } from "./problem.ts";
-import { type Wake, waitAfter } from "./retry.ts";
-import { same } from "./state.ts";
-import { settled } from "./view.ts";
+import { persist, type Wake } from "./retry.ts";
+import { Subscribable, same } from "./subscribable.ts";
 import type { Approval, Decision, Failure, Json } from "./wire.ts";
 
 /** The approvals that wait for a decision, over all sessions. It is replaced, never changed. */
@@ -29,12 +27,12 @@ const pause = 200;
 const skipsMost = 4;
 
 /** The inbox of approvals. It is asked for anew whenever the list of sessions says that one may have changed. */
-export class Approvals {
+export class Approvals extends Subscribable<ApprovalsView> {
   readonly #api: Api;
   readonly #env: Environment;
   readonly #wake: Wake;
+  readonly #connection: Connection;
   readonly #commands: Commands;
-  readonly #listeners: Listeners;
   #items: readonly Approval[] = [];
   #loaded = false;
   #failure: Failure | undefined;
@@ -43,44 +41,17 @@ export class Approvals {
   #stale = false;
   #askedAt = 0;
   #skips = 0;
-  #failures = 0;
   #stopWait: (() => void) | undefined;
   #stopList = () => {};
-  #view: ApprovalsView = { items: [], loaded: false, failure: undefined, deciding: [] };
 
   constructor(api: Api, env: Environment, wake: Wake, connection: Connection) {
+    super({ items: [], loaded: false, failure: undefined, deciding: [] });
     this.#api = api;
     this.#env = env;
     this.#wake = wake;
+    this.#connection = connection;
     this.#commands = new Commands(env, wake, () => this.#publish());
-    this.#listeners = new Listeners(
-      () => {
-        this.#stopList = connection.followList({
-          listed: () => this.#refresh(),
-          rows: (upsert, removed) => {
-            // Only the row of a session tells that something was asked, or decided.
-            const has = new Set(this.#items.map(({ session }) => session));
-            if (
-              upsert.some((row) => row.approvals > 0 || has.has(row.id)) ||
-              removed.some((id) => has.has(id))
-            ) {
-              this.#refresh();
-            }
-          },
-        });
-        this.#refresh();
-      },
-      () => {
-        this.close();
-      },
-    );
   }
-
-  /** Calls back after each new view, until the returned function is called. */
-  subscribe = (listener: () => void): (() => void) => this.#listeners.add(listener);
-
-  /** The view. */
-  getSnapshot = (): ApprovalsView => this.#view;
 
   /** Decides. A `Problem` with `approval_decided` has the approval as somebody else decided it. */
   decide = async (
@@ -96,8 +67,7 @@ export class Approvals {
     try {
       return (await this.#commands.send({ kind: "decide", approval, decision }, ask)).approval;
     } finally {
-      if (this.#listeners.any) this.#refresh();
-      this.#publish();
+      if (this.isHeard) this.#refresh();
     }
   };
 
@@ -110,72 +80,73 @@ export class Approvals {
     this.#load = undefined;
   }
 
+  protected override started(): void {
+    this.#stopList = this.#connection.followList({
+      listed: () => this.#refresh(),
+      rows: (upsert, removed) => {
+        // Only the row of a session tells that something was asked, or decided.
+        const has = new Set(this.#items.map(({ session }) => session));
+        const concerns = upsert.some((row) => row.approvals > 0 || has.has(row.id));
+        if (concerns || removed.some((id) => has.has(id))) this.#refresh();
+      },
+    });
+    this.#refresh();
+  }
+
+  protected override stopped(): void {
+    this.close();
+  }
+
   /** They may have changed: asks for them, soon. */
   #refresh(): void {
     this.#stale = true;
-    if (this.#stopWait) return;
-    const wait = this.#askedAt + pause - this.#env.now();
-    if (wait <= 0) this.#ask();
-    else this.#wait(wait);
-  }
-
-  #wait(ms: number): void {
-    const end = () => {
-      stop();
+    this.#stopWait ??= this.#env.after(Math.max(this.#askedAt + pause - this.#env.now(), 0), () => {
       this.#stopWait = undefined;
-      this.#ask();
-    };
-    const stops = [this.#env.after(ms, end), this.#wake(end)];
-    const stop = () => {
-      for (const one of stops) one();
-    };
-    this.#stopWait = stop;
+      // What is under way was read before the change, or hangs.
+      if (!this.#load || this.#skips++ < skipsMost) void this.#fetch();
+    });
   }
 
-  #ask(): void {
-    // What is under way was read before the change, or hangs.
-    if (this.#load && this.#skips++ >= skipsMost) return;
+  async #fetch(): Promise<void> {
     this.#load?.abort();
-    this.#load = new AbortController();
+    const load = new AbortController();
+    this.#load = load;
     this.#stale = false;
     this.#askedAt = this.#env.now();
-    void this.#fetch(this.#load);
-  }
-
-  async #fetch(load: AbortController): Promise<void> {
+    const { signal } = load;
+    const ask = () => this.#api.approvals({ status: "pending", limit: pageSize, signal });
+    const onFailure = (error: unknown) => {
+      this.#failure = failureOf(error);
+      this.#publish();
+    };
     try {
-      const page = await this.#api.approvals({ status: "pending", limit: pageSize, signal: load.signal });
-      if (load.signal.aborted) return;
-      this.#failures = 0;
+      const how = { env: this.#env, wake: this.#wake, signal, passes: () => true, onFailure };
+      const { items } = await persist(ask, how);
+      this.#load = undefined;
       this.#failure = undefined;
       // An answer that was overtaken by a change would take back what is shown already.
       if (!this.#stale || !this.#loaded || this.#skips++ >= skipsMost) {
         this.#skips = 0;
-        const known = new Map(this.#items.map((item) => [item.id, item]));
-        this.#items = same(page.items.map((item) => known.get(item.id) ?? item).reverse(), this.#items);
         this.#loaded = true;
+        const known = new Map(this.#items.map((item) => [item.id, item]));
+        this.#items = same(this.#items, items.map((item) => known.get(item.id) ?? item).reverse());
       }
-    } catch (error) {
-      if (load.signal.aborted) return;
-      this.#failure = failureOf(error);
-      this.#stale = true;
-      this.#stopWait?.();
-      this.#wait(waitAfter(error, ++this.#failures, this.#env));
+      if (this.#stale) this.#refresh();
+      this.#publish();
+    } catch {
+      // It was asked for anew, or nobody wants to know any more.
     }
-    this.#load = undefined;
-    if (this.#stale) this.#refresh();
-    this.#publish();
   }
 
   #publish(): void {
     // An answered decision is a fact, and the list is asked for again.
     this.#commands.settle(undefined);
     const deciding = this.#commands.gestures.flatMap((g) => (g.kind === "decide" ? [g.approval] : []));
-    const kept = deciding.join() === this.#view.deciding.join() ? this.#view.deciding : deciding;
-    const next = { items: this.#items, loaded: this.#loaded, failure: this.#failure, deciding: kept };
-    const view = settled(this.#view, next);
-    if (view === this.#view) return;
-    this.#view = view;
-    this.#listeners.call();
+    this.show({
+      items: this.#items,
+      loaded: this.#loaded,
+      failure: this.#failure,
+      deciding: same(this.getSnapshot().deciding, deciding),
+    });
   }
 }

@@ -25,6 +25,9 @@ type Answer = { readonly seq: number } | undefined;
 /** `isDone` is there once it was answered. */
 type Entry = { readonly gesture: Gesture; isDone: ((shown: Snapshot) => boolean) | undefined };
 
+/** For how long a command is tried, in milliseconds. */
+const patience = 60_000;
+
 const none: readonly Gesture[] = [];
 
 /** The gestures of one session. */
@@ -60,7 +63,7 @@ export class Commands {
     const entry: Entry = { gesture, isDone: undefined };
     this.#set([...this.#open, entry]);
     try {
-      const answer = await persist(ask, this.#env, this.#wake);
+      const answer = await persist(ask, { env: this.#env, wake: this.#wake, patience });
       entry.isDone = answer ? (shown) => shown.seq >= answer.seq : isDone;
       this.#changed();
       return answer;

@@ -7,7 +7,7 @@
 
 import { backoff } from "./backoff.ts";
 import type { Environment, Signal } from "./environment.ts";
-import { Listeners } from "./listeners.ts";
+import { Subscribable } from "./subscribable.ts";
 import type { ReasonCode, Transport, TransportEvents } from "./transport.ts";
 import { SocketTransport } from "./transport-socket.ts";
 import { SseTransport } from "./transport-sse.ts";
@@ -75,14 +75,12 @@ const nothing = () => {};
 type Followed = { readonly follower: Follower; stopTimer: () => void; refusals: number };
 
 /** See the module. */
-export class Connection {
+export class Connection extends Subscribable<ConnectionState> {
   readonly #base: string;
   readonly #env: Environment;
-  readonly #listeners = new Listeners();
   readonly #sessions = new Map<string, Followed>();
   readonly #lists = new Set<ListFollower>();
   readonly #users = new Set<object>();
-  #state: ConnectionState = { name: "closed" };
   /** Grows with each attempt: what an earlier transport still tells is not heard. */
   #generation = 0;
   #transport: Transport | undefined;
@@ -102,15 +100,14 @@ export class Connection {
   #over = false;
 
   constructor(baseUrl: string, env: Environment) {
+    super({ name: "closed" });
     this.#base = baseUrl;
     this.#env = env;
   }
 
-  /** Calls back after each change of the state, until the returned function is called. */
-  subscribe = (listener: () => void): (() => void) => this.#listeners.add(listener);
-
-  /** The state. It is replaced, never changed. */
-  getSnapshot = (): ConnectionState => this.#state;
+  get #state(): ConnectionState {
+    return this.getSnapshot();
+  }
 
   /** Has the connection there, until the returned function is called. */
   use(): () => void {
@@ -179,7 +176,7 @@ export class Connection {
   /** The one door: leaves the state before, and does what the new one asks. */
   #enter(state: ConnectionState): void {
     const before = this.#state;
-    this.#state = state;
+    this.replace(state);
     this.#stopTimer();
     this.#stopTimer = nothing;
     this.#stopProbe?.();
@@ -200,7 +197,7 @@ export class Connection {
         followed.follower.paused();
       }
     }
-    this.#listeners.call();
+    this.tell();
   }
 
   #start(): void {

@@ -5,17 +5,8 @@
  * @module
  */
 
-import {
-  below,
-  branch,
-  goesOn,
-  isTerminal,
-  place,
-  placesBehind,
-  type State,
-  same,
-  shownRuns,
-} from "./state.ts";
+import { below, branch, goesOn, isTerminal, place, placesBehind, type State, shownRuns } from "./state.ts";
+import { same } from "./subscribable.ts";
 import type { Approval, InboxItem, Message, Part, Run, SessionRow, Snapshot, ToolCall } from "./wire.ts";
 
 /** The same, for who made it and has not shown it yet. */
@@ -151,7 +142,7 @@ export class Draft {
     const moved = messages.length !== before.shown.messages.length || this.#head !== before.shown.head;
     const runs =
       moved || this.#runs !== before.runs
-        ? same(shownRuns(this.#runs, messages), before.shown.runs)
+        ? same(before.shown.runs, shownRuns(this.#runs, messages))
         : before.shown.runs;
     const shown: Mutable<Snapshot> = { ...before.shown, seq: this.seq, messages, runs };
     if (this.#facts) this.#finishFacts(shown);

@@ -7,10 +7,9 @@
 
 type Reviver = (key: string, value: unknown, context?: { source?: string }) => unknown;
 
-const platform = JSON as unknown as {
-  parse(text: string, reviver?: Reviver): unknown;
-  rawJSON?(text: string): unknown;
-};
+function parse(text: string, reviver?: Reviver): unknown {
+  return JSON.parse(text, reviver as (key: string, value: unknown) => unknown);
+}
 
 /** A run of digits that a double may not hold. Almost no text has one, and then the quick parser does. */
 const longNumber = /\d{16}/;
@@ -21,8 +20,8 @@ const longNumber = /\d{16}/;
  * Node 21, or later); elsewhere it is rounded, as `JSON.parse` does.
  */
 export function parseJson(text: string): unknown {
-  if (!longNumber.test(text)) return platform.parse(text);
-  return platform.parse(text, (_, value, context) => {
+  if (!longNumber.test(text)) return parse(text);
+  return parse(text, (_, value, context) => {
     const source = context?.source;
     return typeof value === "number" && !Number.isSafeInteger(value) && source && /^-?\d+$/.test(source)
       ? BigInt(source)
@@ -36,7 +35,6 @@ export function stringifyJson(value: unknown): string {
   let marked = false;
   const text = JSON.stringify(value, (_, item: unknown) => {
     if (typeof item !== "bigint") return item;
-    if (platform.rawJSON) return platform.rawJSON(String(item));
     marked = true;
     return mark + item;
   });

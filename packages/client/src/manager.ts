@@ -8,16 +8,14 @@
 import type { Api } from "./api.ts";
 import type { Connection } from "./connection.ts";
 import type { Environment } from "./environment.ts";
-import { Listeners } from "./listeners.ts";
 import { type MirrorParts, SessionMirror } from "./mirror.ts";
 import { failureOf } from "./problem.ts";
 import { Publisher } from "./publisher.ts";
 import { ReadMarks } from "./read-marks.ts";
-import { persist, sleep, type Wake, waitAfter } from "./retry.ts";
-import { same } from "./state.ts";
+import { persist, type Wake } from "./retry.ts";
 import type { Store } from "./store.ts";
+import { Subscribable, same, settled } from "./subscribable.ts";
 import type { Tabs } from "./tabs.ts";
-import { settled } from "./view.ts";
 import type { Failure, SessionRow } from "./wire.ts";
 
 /** A session in the list. */
@@ -43,13 +41,15 @@ export type ManagerParts = MirrorParts & { readonly store: Store; readonly tabs:
 
 const pageSize = 50;
 const pageMost = 200;
+/** For how long a further page is tried, in milliseconds. */
+const patience = 20_000;
 /** Mirrors that nobody watches and that are kept: to come back to one costs only what was missed. */
 const keptMost = 20;
 /** How long a search waits for the next letter, in milliseconds. */
 const typing = 200;
 
 /** See the module. The list is followed while somebody subscribes. */
-export class SessionManager {
+export class SessionManager extends Subscribable<SessionsView> {
   readonly #parts: ManagerParts;
   readonly #api: Api;
   readonly #env: Environment;
@@ -57,7 +57,6 @@ export class SessionManager {
   readonly #wake: Wake;
   readonly #marks: ReadMarks;
   readonly #publisher: Publisher;
-  readonly #listeners: Listeners;
   /** Mirrors, the longest unused first. */
   readonly #mirrors = new Map<string, SessionMirror>();
   /** All rows that are known. */
@@ -74,9 +73,9 @@ export class SessionManager {
   #more: Promise<void> | undefined;
   #stopList = () => {};
   #stopTyping = () => {};
-  #view: SessionsView = { items: [], search: "", hasMore: false, status: "loading", failure: undefined };
 
   constructor(parts: ManagerParts) {
+    super({ items: [], search: "", hasMore: false, status: "loading", failure: undefined });
     this.#parts = { ...parts, onWatched: (mirror, watched) => this.#watched(mirror, watched) };
     this.#api = parts.api;
     this.#env = parts.env;
@@ -84,25 +83,7 @@ export class SessionManager {
     this.#wake = parts.wake;
     this.#publisher = new Publisher(parts.env, () => this.#publish());
     this.#marks = new ReadMarks(parts.store, parts.tabs, () => this.#publisher.soon());
-    this.#listeners = new Listeners(
-      () => {
-        this.#stopList = this.#connection.followList({
-          listed: () => void this.#fetch(),
-          rows: (upsert, removed) => this.#take(upsert, removed),
-        });
-      },
-      () => {
-        this.#stopList();
-        this.#load?.abort();
-      },
-    );
   }
-
-  /** Calls back after each new view, until the returned function is called. */
-  subscribe = (listener: () => void): (() => void) => this.#listeners.add(listener);
-
-  /** The view. */
-  getSnapshot = (): SessionsView => this.#view;
 
   /** The mirror of a session: the same one for all who ask while it is in use. It starts when somebody subscribes. */
   session = (id: string): SessionMirror => {
@@ -149,6 +130,18 @@ export class SessionManager {
     this.#marks.close();
   }
 
+  protected override started(): void {
+    this.#stopList = this.#connection.followList({
+      listed: () => void this.#fetch(),
+      rows: (upsert, removed) => this.#take(upsert, removed),
+    });
+  }
+
+  protected override stopped(): void {
+    this.#stopList();
+    this.#load?.abort();
+  }
+
   #add(mirror: SessionMirror): SessionMirror {
     this.#mirrors.set(mirror.id, mirror);
     this.#evict();
@@ -180,20 +173,12 @@ export class SessionManager {
     const load = new AbortController();
     this.#load = load;
     this.#meanwhile = new Set();
-    for (let failures = 1; ; failures++) {
-      try {
-        await this.#pages(load.signal);
-        this.#failure = undefined;
-        break;
-      } catch (error) {
-        if (load.signal.aborted) return;
-        this.#failure = failureOf(error);
-        this.#publisher.soon();
-        await sleep(waitAfter(error, failures, this.#env), this.#env, this.#wake);
-        if (load.signal.aborted) return;
-      }
-    }
-    this.#publisher.soon();
+    const onFailure = (error: unknown) => {
+      this.#failure = failureOf(error);
+      this.#publisher.soon();
+    };
+    const how = { env: this.#env, wake: this.#wake, signal: load.signal, passes: () => true, onFailure };
+    await persist(() => this.#pages(load.signal), how).catch(() => {}); // it was asked for anew
   }
 
   async #pages(signal: AbortSignal): Promise<void> {
@@ -221,6 +206,8 @@ export class SessionManager {
       if (!found.has(row.id) && !this.#meanwhile.has(row.id)) this.#rows.delete(row.id);
     }
     for (const row of found.values()) this.#upsert(row, true);
+    this.#failure = undefined;
+    this.#publisher.soon();
   }
 
   async #nextPage(): Promise<void> {
@@ -229,7 +216,7 @@ export class SessionManager {
     const search = this.#search;
     try {
       const ask = () => this.#api.sessions({ search, cursor, limit: pageSize });
-      const page = await persist(ask, this.#env, this.#wake, 20_000);
+      const page = await persist(ask, { env: this.#env, wake: this.#wake, patience });
       if (this.#next !== cursor || this.#search !== search) return; // the list was asked for anew
       for (const row of page.items) this.#upsert(row, true);
       this.#next = page.next;
@@ -275,16 +262,13 @@ export class SessionManager {
 
   #publish(): void {
     const items = this.#shown().map((row) => this.#item(row));
-    const view = settled<SessionsView>(this.#view, {
-      items: same(items, this.#view.items),
+    this.show({
+      items: same(this.getSnapshot().items, items),
       search: this.#search,
       hasMore: this.#next !== undefined,
       status: this.#loaded ? "ready" : "loading",
       failure: this.#failure,
     });
-    if (view === this.#view) return;
-    this.#view = view;
-    this.#listeners.call();
   }
 
   readonly #items = new WeakMap<SessionRow, SessionItem>();

@@ -11,13 +11,13 @@ import { Commands } from "./commands.ts";
 import type { Connection, Follower } from "./connection.ts";
 import type { Environment } from "./environment.ts";
 import { foldAll, isDelta, rangeOf } from "./fold.ts";
-import { Listeners } from "./listeners.ts";
 import type { Outbox, Pending } from "./outbox.ts";
 import { failureOf, Problem } from "./problem.ts";
 import { Publisher } from "./publisher.ts";
-import { persist, sleep, type Wake, waitAfter } from "./retry.ts";
-import { adopt, empty, fromSnapshot, prepend, type State, same } from "./state.ts";
-import { blank, type OlderStatus, type SessionView, type SyncStatus, settled } from "./view.ts";
+import { persist, sleep, type Wake } from "./retry.ts";
+import { adopt, empty, fromSnapshot, prepend, type State } from "./state.ts";
+import { Subscribable, same, settled } from "./subscribable.ts";
+import { blank, type OlderStatus, type SessionView, type SyncStatus } from "./view.ts";
 import type {
   Accepted,
   Approval,
@@ -55,6 +55,8 @@ const linger = 5_000;
 const waitingMost = 20_000;
 /** A new session of which so much is missed is read from its beginning. */
 const shortLog = 50;
+/** For how long a page of earlier messages is tried, in milliseconds. */
+const patience = 20_000;
 /** Tries to get a page of messages that are all of one time. */
 const pageTries = 5;
 
@@ -71,12 +73,11 @@ type Phase =
   | "deleted";
 
 /** See the module. It follows its session while somebody subscribes. */
-export class SessionMirror {
+export class SessionMirror extends Subscribable<SessionView> {
   readonly id: string;
   readonly #parts: MirrorParts;
   readonly #commands: Commands;
   readonly #publisher: Publisher;
-  readonly #listeners: Listeners;
   #phase: Phase = "resting";
   /** What it is while nobody watches. */
   #asleep: Phase = "loading";
@@ -103,28 +104,18 @@ export class SessionMirror {
   #stopOutbox = () => {};
   #release = () => {};
   readonly #blank: SessionView;
-  #view: SessionView;
 
   /** `fresh` says that the session is not on the server yet. */
   constructor(id: string, parts: MirrorParts, fresh = false) {
+    const nothing = blank(id, { name: fresh ? "new" : "loading" });
+    super(nothing);
     this.id = id;
     this.#parts = parts;
+    this.#blank = nothing;
     if (fresh) this.#asleep = "new";
-    this.#blank = blank(id, { name: fresh ? "new" : "loading" });
-    this.#view = this.#blank;
     this.#publisher = new Publisher(parts.env, () => this.#publish());
     this.#commands = new Commands(parts.env, parts.wake, () => this.#publisher.now());
-    this.#listeners = new Listeners(
-      () => this.#watched(),
-      () => this.#unwatched(),
-    );
   }
-
-  /** Calls back after each new view, until the returned function is called. The first subscriber starts the mirror. */
-  subscribe = (listener: () => void): (() => void) => this.#listeners.add(listener);
-
-  /** The view. It is replaced, never changed. */
-  getSnapshot = (): SessionView => this.#view;
 
   /** Whether somebody watches. */
   get isWatched(): boolean {
@@ -152,13 +143,16 @@ export class SessionMirror {
 
   /** Says something else in the place of a message: a new branch. */
   edit = (message: string, what: string | readonly OutgoingPart[], options: SendOptions = {}): Pending => {
-    const old = this.#view.messages.find((m) => m.id === message);
+    const old = this.getSnapshot().messages.find((m) => m.id === message);
     if (!old) throw new RangeError(`the message ${message} is not shown`);
     return this.send(what, { parent: old.parent ?? "", ...options });
   };
 
   /** Stops the active run, or the given one and no other. Undefined if there is none. That it has ended already is no error. */
-  stop = async (run: string | undefined = this.#view.run?.id, reason?: string): Promise<Run | undefined> => {
+  stop = async (
+    run: string | undefined = this.getSnapshot().run?.id,
+    reason?: string,
+  ): Promise<Run | undefined> => {
     if (!run) return undefined;
     const { api } = this.#parts;
     try {
@@ -179,7 +173,7 @@ export class SessionMirror {
 
   /** Makes an answer again: see {@link retry}. */
   regenerate = (message: string): Promise<Run> => {
-    const run = this.#view.messages.find((m) => m.id === message)?.run;
+    const run = this.getSnapshot().messages.find((m) => m.id === message)?.run;
     return run
       ? this.retry(run)
       : Promise.reject(new RangeError(`no run of the message ${message} is known`));
@@ -239,7 +233,7 @@ export class SessionMirror {
 
   /** Loads earlier messages. It may be called at any time; what fails shows in `older`. */
   loadOlder = async (): Promise<void> => {
-    if (this.#older.name === "loading" || !this.#view.hasMore) return;
+    if (this.#older.name === "loading" || !this.getSnapshot().hasMore) return;
     this.#setOlder({ name: "loading" });
     try {
       await this.#page();
@@ -264,7 +258,7 @@ export class SessionMirror {
 
   // How it follows.
 
-  #watched(): void {
+  protected override started(): void {
     this.#stopLinger();
     if (this.#phase !== "resting") return;
     const { connection, outbox, onWatched } = this.#parts;
@@ -278,7 +272,7 @@ export class SessionMirror {
     onWatched?.(this, true);
   }
 
-  #unwatched(): void {
+  protected override stopped(): void {
     this.#stopLinger = this.#parts.env.after(linger, () => this.#rest());
   }
 
@@ -404,45 +398,40 @@ export class SessionMirror {
   async #fetch(): Promise<void> {
     const { api, env, wake, window } = this.#parts;
     this.#load?.abort();
-    const load = new AbortController();
-    this.#load = load;
+    this.#load = new AbortController();
+    const { signal } = this.#load;
     const stopWake = wake(() => void this.#fetch());
-    load.signal.addEventListener("abort", stopWake);
-    for (let failures = 1; !load.signal.aborted; failures++) {
-      try {
-        const snapshot = await api.snapshot(this.id, { window, signal: load.signal });
-        if (load.signal.aborted) return;
-        if (this.#arrived(snapshot)) break;
-      } catch (error) {
-        if (load.signal.aborted) return;
-        if (isMissing(error)) {
-          this.#enter(this.#state ? "deleted" : "missing");
-          return;
-        }
-        const wait = waitAfter(error, failures, env);
-        this.#trouble = { failure: failureOf(error), retryAt: env.now() + wait };
-        this.#publisher.soon();
-        await sleep(wait, env, (end) => {
-          load.signal.addEventListener("abort", end);
-          return () => {};
-        });
+    signal.addEventListener("abort", stopWake);
+    const ask = async () => {
+      const snapshot = await api.snapshot(this.id, { window, signal });
+      if (this.#state && this.#phase === "following" && snapshot.seq < this.#state.shown.seq) {
+        throw new RangeError("the snapshot is older than what is here");
       }
+      return snapshot;
+    };
+    const onFailure = (error: unknown, retryAt: number) => {
+      this.#trouble = { failure: failureOf(error), retryAt };
+      this.#publisher.soon();
+    };
+    try {
+      const how = { env, wake: never, signal, passes: (error: unknown) => !isMissing(error), onFailure };
+      this.#arrived(await persist(ask, how));
+    } catch {
+      if (!signal.aborted) this.#enter(this.#state ? "deleted" : "missing");
+    } finally {
+      stopWake();
     }
-    stopWake();
   }
 
-  /** Takes a snapshot. False if it is older than what is here. */
-  #arrived(snapshot: Snapshot): boolean {
+  #arrived(snapshot: Snapshot): void {
     this.#trouble = undefined;
     if (this.#phase === "loading") {
       this.#begin(fromSnapshot(snapshot));
-      return true;
+      return;
     }
-    if (this.#state && snapshot.seq < this.#state.shown.seq) return false;
     this.#snapshot = snapshot;
     if (!this.#stopFollow) this.#follow();
     this.#publisher.soon();
-    return true;
   }
 
   /** A submission was accepted: the session exists. */
@@ -478,7 +467,7 @@ export class SessionMirror {
       const first = this.#state?.shown.messages[0];
       if (!first?.parent) return;
       const ask = () => api.messages(this.id, { before: first.id, limit: window });
-      const page = await persist(ask, env, wake, 20_000);
+      const page = await persist(ask, { env, wake, patience });
       this.#fold();
       if (!this.#state) return;
       // What is still written is of the page's time: later events would be told twice, or missed.
@@ -513,6 +502,7 @@ export class SessionMirror {
     this.#commands.settle(follows ? shown : undefined);
     if (follows) outbox.settle(this.id, (id, at) => at <= seq || has(id));
     const pending = outbox.of(this.id).filter(({ id }) => !has(id));
+    const before = this.getSnapshot();
     const next: SessionView = {
       ...(shown
         ? {
@@ -529,15 +519,12 @@ export class SessionMirror {
             inbox: shown.inbox,
           }
         : this.#blank),
-      status: settled(this.#view.status, this.#status()),
+      status: settled(before.status, this.#status()),
       older: this.#older,
-      pending: same(pending, this.#view.pending),
+      pending: same(before.pending, pending),
       gestures: this.#commands.gestures,
     };
-    const view = settled(this.#view, next);
-    if (view === this.#view) return;
-    this.#view = view;
-    this.#listeners.call();
+    this.show(next);
   }
 
   #status(): SyncStatus {
@@ -560,6 +547,8 @@ export class SessionMirror {
     }
   }
 }
+
+const never: Wake = () => () => {};
 
 function waits(shown: Snapshot, message: string): boolean {
   return shown.inbox.some((item) => item.message.id === message);

@@ -9,8 +9,8 @@
 import type { Api } from "./api.ts";
 import type { Environment } from "./environment.ts";
 import { parseJson, stringifyJson } from "./json.ts";
-import { failureOf, isPassing } from "./problem.ts";
-import { sleep, type Wake, waitAfter } from "./retry.ts";
+import { failureOf } from "./problem.ts";
+import { persist, type Wake } from "./retry.ts";
 import type { Store } from "./store.ts";
 import type { Tabs } from "./tabs.ts";
 import type { Accepted, Failure, Submission } from "./wire.ts";
@@ -52,9 +52,9 @@ export class Outbox {
   readonly #mine = new Set<string>();
   readonly #sending = new Set<string>();
   readonly #ears = new Set<(session: string, accepted?: Accepted) => void>();
-  /** What ends the wait of a submission. */
-  readonly #nudges = new Map<string, () => void>();
-  readonly #stops: (() => void)[];
+  /** What ends the sending of a submission. */
+  readonly #stops = new Map<string, AbortController>();
+  readonly #leave: (() => void)[];
   #over = false;
 
   constructor(api: Api, env: Environment, store: Store, tabs: Tabs, wake: Wake) {
@@ -63,7 +63,7 @@ export class Outbox {
     this.#store = store;
     this.#tabs = tabs;
     this.#wake = wake;
-    this.#stops = [
+    this.#leave = [
       tabs.onMessage((m) => {
         if (m.type !== "outbox") return;
         if (m.accepted && this.#find(m.id)) this.#set(m.id, { name: "accepted", seq: m.accepted.seq });
@@ -142,8 +142,8 @@ export class Outbox {
   /** Sends nothing more. What is kept stays for another page. */
   close(): void {
     this.#over = true;
-    for (const stop of this.#stops) stop();
-    for (const nudge of [...this.#nudges.values()]) nudge();
+    for (const leave of this.#leave) leave();
+    for (const stop of this.#stops.values()) stop.abort();
   }
 
   /** Sends what is this tab's to send, one after the other. */
@@ -163,38 +163,30 @@ export class Outbox {
   }
 
   async #deliver({ id, session, at: _, state: __, ...fields }: Pending): Promise<void> {
-    for (let attempt = 1; this.#find(id) && !this.#over; attempt++) {
+    const stop = new AbortController();
+    this.#stops.set(id, stop);
+    const send = (attempt: number) => {
       this.#set(id, { name: "sending", attempt });
-      try {
-        const accepted = await this.#api.send(session, { id, ...fields });
-        this.#store.set(`outbox:${id}`, undefined);
-        this.#set(id, { name: "accepted", seq: accepted.seq }, accepted);
-        this.#tabs.tell({ type: "outbox", session, id, accepted: { seq: accepted.seq } });
-        return;
-      } catch (error) {
-        const reason = failureOf(error);
-        if (!isPassing(error)) {
-          this.#mine.delete(id); // whichever tab gives it back, it is gone in all
-          this.#set(id, { name: "failed", reason });
-          const pending = this.#find(id);
-          if (pending) this.#keep(pending);
-          return;
-        }
-        const wait = waitAfter(error, attempt, this.#env);
-        this.#set(id, { name: "waiting", attempt, retryAt: this.#env.now() + wait, reason });
-        await sleep(wait, this.#env, (wake) => this.#nudge(id, wake));
-      }
-    }
-  }
-
-  /** What ends the wait of a submission: the connection is back, or it was taken back, or all is over. */
-  #nudge(id: string, wake: () => void): () => void {
-    const stop = this.#wake(wake);
-    this.#nudges.set(id, wake);
-    return () => {
-      stop();
-      this.#nudges.delete(id);
+      return this.#api.send(session, { id, ...fields });
     };
+    const onFailure = (error: unknown, retryAt: number, attempt: number) => {
+      this.#set(id, { name: "waiting", attempt, retryAt, reason: failureOf(error) });
+    };
+    try {
+      const how = { env: this.#env, wake: this.#wake, signal: stop.signal, onFailure };
+      const accepted = await persist(send, how);
+      this.#store.set(`outbox:${id}`, undefined);
+      this.#set(id, { name: "accepted", seq: accepted.seq }, accepted);
+      this.#tabs.tell({ type: "outbox", session, id, accepted: { seq: accepted.seq } });
+    } catch (error) {
+      if (stop.signal.aborted) return;
+      this.#mine.delete(id); // whichever tab gives it back, it is gone in all
+      this.#set(id, { name: "failed", reason: failureOf(error) });
+      const pending = this.#find(id);
+      if (pending) this.#keep(pending);
+    } finally {
+      this.#stops.delete(id);
+    }
   }
 
   #keep({ session, at, state, ...submission }: Pending): void {
@@ -254,7 +246,7 @@ export class Outbox {
       this.of(pending.session).filter(({ id }) => id !== pending.id),
     );
     this.#mine.delete(pending.id);
-    this.#nudges.get(pending.id)?.();
+    this.#stops.get(pending.id)?.abort();
     for (const hear of [...this.#ears]) hear(pending.session);
   }
 

@@ -55,14 +55,14 @@ export class Problem extends Error {
   /** When to try again, in milliseconds from the answer; 0 if the server did not say. */
   readonly retryAfterMs: number;
 
-  constructor(status: number, body: ProblemBody) {
+  constructor(status: number, body: ProblemBody, headers?: Headers) {
     super(body.detail || body.title || `HTTP ${status}`);
     this.status = status;
     this.code = body.code || `http_${status}`;
     this.errors = body.errors ?? [];
     this.run = body.run;
     this.approval = body.approval;
-    this.retryAfterMs = body.retryAfterMs ?? 0;
+    this.retryAfterMs = body.retryAfterMs ?? (Number(headers?.get("Retry-After")) * 1_000 || 0);
   }
 
   /** Whether the same request may do better later: the server is overloaded, restarting, or unreachable behind a proxy. */
@@ -75,8 +75,12 @@ export class Problem extends Error {
 export class Unanswered extends Error {
   override readonly name = "Unanswered";
 
-  constructor(cause: unknown) {
+  /** Whether it took too long, and did not end by itself. */
+  readonly silent: boolean;
+
+  constructor(cause: unknown, silent: boolean = false) {
     super("the server did not answer", { cause });
+    this.silent = silent;
   }
 }
 
@@ -91,18 +95,4 @@ export function failureOf(error: unknown): Failure {
     error instanceof Problem ? error.code : error instanceof Unanswered ? "unanswered" : "internal";
   const message = error instanceof Error ? error.message : String(error);
   return { code, message, retryable: isPassing(error) };
-}
-
-/** Reads a refusal. The body may be anything: a proxy has its own words. */
-export async function problemOf(response: Response, parse: (text: string) => unknown): Promise<Problem> {
-  let body: ProblemBody = {};
-  try {
-    const parsed = parse(await response.text());
-    if (typeof parsed === "object" && parsed) body = parsed;
-  } catch {
-    // Not JSON, or cut short: the status says enough.
-  }
-  const seconds = Number(response.headers.get("Retry-After"));
-  const retryAfterMs = body.retryAfterMs ?? (seconds > 0 ? seconds * 1_000 : 0);
-  return new Problem(response.status, { ...body, retryAfterMs });
 }

@@ -5,43 +5,54 @@ import { isPassing, Problem } from "./problem.ts";
 /** What can end a wait early: registers a function to call, and gives the one that unregisters it. */
 export type Wake = (wake: () => void) => () => void;
 
-/** How long to wait after an error, in milliseconds. */
-export function waitAfter(error: unknown, failures: number, env: Environment): number {
-  return backoff(failures, env.random(), error instanceof Problem ? error.retryAfterMs : 0);
+/** How something is tried again. */
+export type Persistence = {
+  readonly env: Environment;
+  readonly wake: Wake;
+  /** Gives up: the promise is rejected with its reason. */
+  readonly signal?: AbortSignal;
+  /** For how long, in milliseconds. Default: for ever. */
+  readonly patience?: number;
+  /** Whether an error is worth another try. Default: {@link isPassing}. */
+  readonly passes?: (error: unknown) => boolean;
+  /** Hears of each failure, and when it is tried again, in milliseconds since 1970. */
+  readonly onFailure?: (error: unknown, retryAt: number, attempt: number) => void;
+};
+
+/**
+ * Asks until there is an answer that stays, with backoff, and at once when
+ * something wakes it. Only for what can be repeated safely: every read, and
+ * every command of the protocol.
+ */
+export async function persist<T>(ask: (attempt: number) => Promise<T>, how: Persistence): Promise<T> {
+  const { env, wake, signal, patience = Number.POSITIVE_INFINITY, passes = isPassing, onFailure } = how;
+  const until = env.now() + patience;
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await ask(attempt);
+    } catch (error) {
+      signal?.throwIfAborted();
+      const wait = backoff(attempt, env.random(), error instanceof Problem ? error.retryAfterMs : 0);
+      const retryAt = env.now() + wait;
+      if (!passes(error) || retryAt > until) throw error;
+      onFailure?.(error, retryAt, attempt);
+      await sleep(wait, env, wake, signal);
+      signal?.throwIfAborted();
+    }
+  }
 }
 
 /** Waits, unless something wakes it. */
-export function sleep(ms: number, env: Environment, wake: Wake): Promise<void> {
+export function sleep(ms: number, env: Environment, wake: Wake, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
       stopTimer();
       stopWake();
+      signal?.removeEventListener("abort", end);
       resolve();
     };
     const stopTimer = env.after(ms, end);
     const stopWake = wake(end);
+    signal?.addEventListener("abort", end);
   });
-}
-
-/**
- * Asks until there is an answer that stays: an error that may pass is tried
- * again, for `patienceMs`. Only for what can be repeated safely, which every
- * command can.
- */
-export async function persist<T>(
-  ask: () => Promise<T>,
-  env: Environment,
-  wake: Wake,
-  patienceMs = 60_000,
-): Promise<T> {
-  const until = env.now() + patienceMs;
-  for (let failures = 1; ; failures++) {
-    try {
-      return await ask();
-    } catch (error) {
-      const wait = isPassing(error) ? waitAfter(error, failures, env) : Number.POSITIVE_INFINITY;
-      if (env.now() + wait > until) throw error;
-      await sleep(wait, env, wake);
-    }
-  }
 }

@@ -156,8 +156,3 @@ function placesOf(
   for (const [role, ids] of Object.entries(end?.below ?? {})) places.set(place(end?.head, role), ids);
   return places;
 }
-
-/** The list before, if the new one holds the same. */
-export function same<T>(list: readonly T[], before: readonly T[]): readonly T[] {
-  return list.length === before.length && list.every((item, i) => item === before[i]) ? before : list;
-}

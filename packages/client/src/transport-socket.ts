@@ -1,6 +1,7 @@
 import type { Environment, Socket } from "./environment.ts";
+import { send } from "./http.ts";
 import { parseJson } from "./json.ts";
-import { problemOf } from "./problem.ts";
+import { Problem } from "./problem.ts";
 import { type ReasonCode, reasonOf, type Transport, type TransportEvents } from "./transport.ts";
 import type { Frame, SessionRow } from "./wire.ts";
 
@@ -166,15 +167,11 @@ export class SocketTransport implements Transport {
 }
 
 async function why(env: Environment, url: string): Promise<{ code: ReasonCode; retryAfterMs: number }> {
-  const stop = new AbortController();
-  const stopTimer = env.after(patience, () => stop.abort());
   try {
-    const response = await env.fetch(url, { signal: stop.signal });
-    const { code, status, retryAfterMs } = await problemOf(response, parseJson);
-    return { code: status === 426 || status < 400 ? "blocked" : reasonOf(status, code), retryAfterMs };
-  } catch {
-    return { code: env.online() ? "unreachable" : "offline", retryAfterMs: 0 };
-  } finally {
-    stopTimer();
+    await send(env, url, { patience }, async () => {});
+  } catch (error) {
+    if (!(error instanceof Problem)) return { code: "unreachable", retryAfterMs: 0 };
+    if (error.status !== 426) return { code: reasonOf(error), retryAfterMs: error.retryAfterMs };
   }
+  return { code: "blocked", retryAfterMs: 0 };
 }

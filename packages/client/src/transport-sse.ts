@@ -1,7 +1,8 @@
 import type { Environment } from "./environment.ts";
 import { rangeOf } from "./fold.ts";
+import { readJson, send } from "./http.ts";
 import { parseJson } from "./json.ts";
-import { Problem, problemOf } from "./problem.ts";
+import { Problem, Unanswered } from "./problem.ts";
 import { SseReader } from "./sse.ts";
 import { type ReasonCode, reasonOf, type Transport, type TransportEvents } from "./transport.ts";
 import type { EventPage, Frame } from "./wire.ts";
@@ -94,7 +95,8 @@ export class SseTransport implements Transport {
   }
 
   async #ready(): Promise<void> {
-    await this.#get("/readyz", "application/json", this.#life.signal, (response) => response.text());
+    const ask = { patience, signal: this.#life.signal };
+    await send(this.#env, `${this.#base}/readyz`, ask, (response) => response.text());
     if (!this.#over) this.#tell.heard();
   }
 
@@ -152,7 +154,8 @@ export class SseTransport implements Transport {
         retry = ms;
       },
     });
-    await this.#get(log.path(), "text/event-stream", signal, async (response, alive) => {
+    const ask = { accept: "text/event-stream", patience, signal };
+    await send(this.#env, this.#base + log.path(), ask, async (response, alive) => {
       log.begin();
       const chunks = (response.body as ReadableStream<Uint8Array>).getReader();
       const decoder = new TextDecoder();
@@ -166,13 +169,11 @@ export class SseTransport implements Transport {
       }
     });
     if (log.deleted || signal.aborted) return;
-    throw new Ended(goodbye ? "goodbye" : "lost", goodbye ? retry : 0);
+    throw goodbye ? new Ended(retry) : new Unanswered("the stream has ended");
   }
 
   async #page(log: Log, signal: AbortSignal): Promise<void> {
-    const page = await this.#get(log.path(), "application/json", signal, async (response) => {
-      return parseJson(await response.text()) as EventPage;
-    });
+    const page = await send(this.#env, this.#base + log.path(), { patience, signal }, readJson<EventPage>);
     if (signal.aborted) return;
     this.#heard();
     log.begin(page.head);
@@ -193,62 +194,21 @@ export class SseTransport implements Transport {
     });
   }
 
-  /** Asks, and reads the answer. `alive` says how long it may be silent from now on. */
-  async #get<T>(
-    route: string,
-    accept: string,
-    signal: AbortSignal,
-    read: (response: Response, alive: (ms: number) => void) => Promise<T>,
-  ): Promise<T> {
-    const stop = new AbortController();
-    const giveUp = () => stop.abort();
-    signal.addEventListener("abort", giveUp);
-    let silent = false;
-    let stopTimer = () => {};
-    const alive = (ms: number) => {
-      stopTimer();
-      stopTimer = this.#env.after(ms, () => {
-        silent = true;
-        stop.abort();
-      });
-    };
-    try {
-      alive(patience);
-      const headers = { Accept: accept };
-      const response = await this.#env.fetch(this.#base + route, {
-        headers,
-        cache: "no-store",
-        signal: stop.signal,
-      });
-      if (!response.ok) throw await problemOf(response, parseJson);
-      return await read(response, alive);
-    } catch (error) {
-      throw silent ? new Ended("silent", 0) : error;
-    } finally {
-      stopTimer();
-      stop.abort(); // an answer that is not read to its end holds its connection
-      signal.removeEventListener("abort", giveUp);
-    }
-  }
-
   #failed(error: unknown, otherwise: ReasonCode): void {
     if (this.#over) return;
     this.close();
-    if (error instanceof Ended) this.#tell.ended(error.reason, error.retryAfterMs);
-    else if (error instanceof Problem)
-      this.#tell.ended(reasonOf(error.status, error.code), error.retryAfterMs);
-    else this.#tell.ended(otherwise, 0);
+    if (error instanceof Ended) this.#tell.ended("goodbye", error.retryAfterMs);
+    else if (error instanceof Problem) this.#tell.ended(reasonOf(error), error.retryAfterMs);
+    else this.#tell.ended(error instanceof Unanswered && error.silent ? "silent" : otherwise, 0);
   }
 }
 
-/** Why a stream is over. */
+/** The server has said goodbye. */
 class Ended extends Error {
-  readonly reason: ReasonCode;
   readonly retryAfterMs: number;
 
-  constructor(reason: ReasonCode, retryAfterMs: number) {
-    super(reason);
-    this.reason = reason;
+  constructor(retryAfterMs: number) {
+    super();
     this.retryAfterMs = retryAfterMs;
   }
 }

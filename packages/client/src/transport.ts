@@ -6,6 +6,7 @@
  * @module
  */
 
+import type { Problem } from "./problem.ts";
 import type { Frame, SessionRow } from "./wire.ts";
 
 /** Why there is no connection, for programs and for a sentence in a UI. */
@@ -70,7 +71,7 @@ export type Transport = {
 };
 
 /** What a refusal of a stream means. */
-export function reasonOf(status: number, code: string): ReasonCode {
+export function reasonOf({ status, code }: Problem): ReasonCode {
   if (status === 401) return "unauthenticated";
   if (status === 403) return "forbidden";
   return code === "too_many_streams" ? "full" : "unavailable";

@@ -78,9 +78,3 @@ export function blank(id: string, status: SyncStatus): SessionView {
     gestures: [],
   };
 }
-
-/** The view before, if the new one shows the same. */
-export function settled<T extends object>(before: T, next: T): T {
-  const keys = Object.keys(next) as (keyof T)[];
-  return keys.every((key) => Object.is(before[key], next[key])) ? before : next;
-}

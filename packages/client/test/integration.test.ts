@@ -144,13 +144,14 @@ describe.each([
     mine.send("count to 500 slowly");
     await until(mine, (view) => text(view.messages[1]).includes("9"));
     await until(other, (view) => text(view.messages[1]).includes("9"));
-    void mine.stop();
+    const stopped = mine.stop();
     expect(mine.getSnapshot().gestures).toMatchObject([{ kind: "stop" }]);
     for (const session of [mine, other]) {
       const view = await until(session, done);
       expect(view.messages[1]).toMatchObject({ status: "interrupted", reason: "cancelled" });
       expect(view.runs).toMatchObject([{ status: "cancelled" }]);
     }
+    await stopped;
     expect(mine.getSnapshot().gestures).toEqual([]);
     mine.send("delete the old reports");
     const asked = await until(other, (view) => view.approvals.length > 0);

@@ -239,7 +239,7 @@ describe("a mirror", () => {
     world.intercept = (_, path) =>
       path.includes("window") && snapshots++ === 0 ? Promise.resolve(old) : undefined;
     script.write(script.event("session.updated", { head: branch }));
-    await world.pass(50);
+    await world.pass(1_000);
     expect(snapshots).toBe(2);
     expect(view().messages).toEqual(shown(world).messages);
   });
@@ -339,7 +339,7 @@ describe("five faults of a well-known client", () => {
       ),
     );
     page.socket.cut();
-    await world.pass(1_500);
+    await world.pass(2_000);
     script.decide(run, "apr_1", "approve");
     script.ask(run, "apr_2");
     late(json(200, { items: [] }));
