@@ -4,7 +4,10 @@ import { createContext, type ReactElement, type ReactNode, useContext } from "re
 const ClientContext = createContext<Client | undefined>(undefined);
 
 /** Gives a client to the hooks below. Make it once, outside of React: it outlives what is rendered. */
-export function HoldfastProvider(props: { readonly client: Client; readonly children?: ReactNode }): ReactElement {
+export function HoldfastProvider(props: {
+  readonly client: Client;
+  readonly children?: ReactNode;
+}): ReactElement {
   return <ClientContext.Provider value={props.client}>{props.children}</ClientContext.Provider>;
 }
 

@@ -42,7 +42,10 @@ export function useSession<V>(id: string, select: (view: SessionView) => V): V;
 export function useSession<V>(id: string, select?: (view: SessionView) => V): V | Session {
   const mirror = useMirror(id);
   const shown = useStore<SessionView, V | SessionView>(mirror, select ?? whole);
-  return useMemo(() => (select ? (shown as V) : { ...commandsOf(mirror), ...(shown as SessionView) }), [select, shown, mirror]);
+  return useMemo(
+    () => (select ? (shown as V) : { ...commandsOf(mirror), ...(shown as SessionView) }),
+    [select, shown, mirror],
+  );
 }
 
 /** Follows one run of a session, or its active one. Undefined while there is none, or none is known. */
