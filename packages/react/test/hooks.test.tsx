@@ -1,6 +1,6 @@
 import type { SessionView } from "@holdfast/client";
 import { act, cleanup, render, renderHook, screen } from "@testing-library/react";
-import { type ReactNode, StrictMode, useRef } from "react";
+import { type ReactNode, StrictMode } from "react";
 import { hydrateRoot } from "react-dom/client";
 import { renderToString } from "react-dom/server";
 import { afterEach, expect, test, vi } from "vitest";
@@ -32,6 +32,39 @@ function pageIn(world: World) {
   return { client, page, wrapper, pass };
 }
 
+function Both() {
+  useSession("ses_1");
+  return <Counted />;
+}
+
+function Counted() {
+  return <p>{useSession("ses_1", (view) => view.messages.length)} messages</p>;
+}
+
+function Title({ renders }: { renders: () => void }) {
+  renders();
+  return <h1>{useSession("ses_1", (view) => view.session?.title)}</h1>;
+}
+
+function Hi({ renders }: { renders: () => void }) {
+  const mirror = useMirror("ses_1");
+  renders();
+  return (
+    <button type="button" onClick={() => mirror.send("Hi")}>
+      Say hi
+    </button>
+  );
+}
+
+function Count() {
+  const { status, messages } = useSession("ses_1");
+  return (
+    <p>
+      {status.name}, {messages.length}
+    </p>
+  );
+}
+
 const textOf = (view: SessionView) => view.messages.map((m) => m.parts.map((part) => part.text).join(""));
 
 test("a session is shown as it is, and as it changes", async () => {
@@ -53,11 +86,6 @@ test("a session is shown as it is, and as it changes", async () => {
 test("StrictMode and two components make one subscription of one connection", async () => {
   const world = withTurns(1);
   const { wrapper, pass } = pageIn(world);
-  const Both = () => {
-    useSession("ses_1");
-    return <Other />;
-  };
-  const Other = () => <p>{useSession("ses_1", (view) => view.messages.length)} messages</p>;
   render(<Both />, { wrapper });
   await pass(50);
   expect(screen.getByText("2 messages")).toBeTruthy();
@@ -69,12 +97,7 @@ test("who picks a part is rendered anew only when that part changes", async () =
   const world = withTurns(1);
   const { wrapper, pass } = pageIn(world);
   const renders = vi.fn();
-  const Title = () => {
-    const title = useSession("ses_1", (view) => view.session?.title);
-    renders(title);
-    return <h1>{title}</h1>;
-  };
-  render(<Title />, { wrapper });
+  render(<Title renders={renders} />, { wrapper });
   await pass(50);
   const before = renders.mock.calls.length;
   await act(async () => {
@@ -219,16 +242,7 @@ test("a command can be given without following", async () => {
   const world = withTurns(1);
   const { wrapper, pass } = pageIn(world);
   const renders = vi.fn();
-  const Button = () => {
-    const mirror = useMirror("ses_1");
-    renders();
-    return (
-      <button type="button" onClick={() => mirror.send("Hi")}>
-        Say hi
-      </button>
-    );
-  };
-  render(<Button />, { wrapper });
+  render(<Hi renders={renders} />, { wrapper });
   const before = renders.mock.calls.length;
   act(() => screen.getByRole("button").click());
   await pass(50);
@@ -239,16 +253,6 @@ test("a command can be given without following", async () => {
 test("a server renders what nobody knows yet, and its page is taken over without a word", async () => {
   const world = withTurns(1);
   const { client, wrapper, pass } = pageIn(world);
-  const Count = () => {
-    const view = useSession("ses_1");
-    const renders = useRef(0);
-    renders.current++;
-    return (
-      <p>
-        {view.status.name}, {view.messages.length}
-      </p>
-    );
-  };
   const html = renderToString(wrapper({ children: <Count /> }));
   expect(html).toContain("loading");
   const root = document.createElement("div");
