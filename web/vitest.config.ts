@@ -4,6 +4,7 @@ export default defineConfig({
   resolve: { conditions: ["@holdfast/source"] },
   ssr: { resolve: { conditions: ["@holdfast/source"] } },
   test: {
+    name: "web",
     include: ["test/**/*.test.ts"],
     // Each file has a browser, a server and a provider of its own: two processors carry one at a time.
     fileParallelism: false,

@@ -3,5 +3,5 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   resolve: { conditions: ["@holdfast/source"] },
   ssr: { resolve: { conditions: ["@holdfast/source"] } },
-  test: { include: ["test/**/*.test.tsx"], environment: "happy-dom" },
+  test: { name: "react", include: ["test/**/*.test.tsx"], environment: "happy-dom" },
 });
