@@ -121,6 +121,9 @@ func (a *answer) add(event ssestream.Event) (bool, error) {
 	if event.Type == "error" {
 		return false, a.line.InBand(event.Data)
 	}
+	if text, ok := contentOf(event.Data); ok {
+		return len(text) == 0 || a.say(model.TextChunk, string(text), ""), nil
+	}
 	var c chunk
 	if err := json.Unmarshal(event.Data, &c); err != nil {
 		return false, a.line.Fail(model.CodeProtocol, "an event is not the JSON of a chunk", err)
