@@ -38,8 +38,6 @@ export type PageOptions = RequestOptions & {
   readonly cursor?: string | undefined;
 };
 
-type Query = Readonly<Record<string, string | number | undefined>>;
-
 /** How long a request may take, in milliseconds, before it counts as unanswered. */
 const patience = 30_000;
 
@@ -59,22 +57,17 @@ export class Api {
     body: { id?: string; title?: string; agent?: string; metadata?: Json },
     options?: RequestOptions,
   ): Promise<{ session: SessionRow; seq: number }> {
-    return this.#ask("POST", "/v1/sessions", { body, ...options });
+    return this.#tell("POST", "/v1/sessions", body, options);
   }
 
   /** Lists sessions without `metadata`, the last changed first. `search` is part of a title. */
-  sessions(options: PageOptions & { search?: string } = {}): Promise<Page<SessionRow>> {
-    const { search, limit, cursor, signal } = options;
-    return this.#ask("GET", "/v1/sessions", {
-      query: { search: search || undefined, limit, cursor },
-      signal,
-    });
+  sessions(options?: PageOptions & { search?: string | undefined }): Promise<Page<SessionRow>> {
+    return this.#get("/v1/sessions", options);
   }
 
   /** What is true at a seq, with the last `window` messages (1 to 200, by default 50). */
-  snapshot(session: string, options: RequestOptions & { window?: number } = {}): Promise<Snapshot> {
-    const { window, signal } = options;
-    return this.#ask("GET", path`/v1/sessions/${session}`, { query: { window }, signal });
+  snapshot(session: string, options?: RequestOptions & { window?: number }): Promise<Snapshot> {
+    return this.#get(path`/v1/sessions/${session}`, options);
   }
 
   /** Changes what is given. `head` chooses the branch that leads through a message. */
@@ -83,35 +76,30 @@ export class Api {
     body: { title?: string; metadata?: Json; head?: string },
     options?: RequestOptions,
   ): Promise<{ session: SessionRow; seq: number }> {
-    return this.#ask("PATCH", path`/v1/sessions/${session}`, { body, ...options });
+    return this.#tell("PATCH", path`/v1/sessions/${session}`, body, options);
   }
 
   /** Deletes a session for ever. A second time is a `not_found`. */
   deleteSession(session: string, options?: RequestOptions): Promise<void> {
-    return this.#ask("DELETE", path`/v1/sessions/${session}`, { ...options });
+    return this.#tell("DELETE", path`/v1/sessions/${session}`, undefined, options);
   }
 
-  /** The messages before one on its own branch, oldest first. */
+  /** The messages before one on its own branch, oldest first. `limit` is 1 to 200, by default 50. */
   messages(
     session: string,
-    options: RequestOptions & { before?: string; limit?: number } = {},
+    options?: RequestOptions & { before?: string; limit?: number },
   ): Promise<MessagePage> {
-    const { before, limit, signal } = options;
-    return this.#ask("GET", path`/v1/sessions/${session}/messages`, { query: { before, limit }, signal });
+    return this.#get(path`/v1/sessions/${session}/messages`, options);
   }
 
   /** Says something. The same submission again gives the same answer. */
   send(session: string, body: Submission, options?: RequestOptions): Promise<Accepted> {
-    return this.#ask("POST", path`/v1/sessions/${session}/messages`, { body, ...options });
+    return this.#tell("POST", path`/v1/sessions/${session}/messages`, body, options);
   }
 
-  /** A page of the log after a cursor. */
-  events(
-    session: string,
-    options: RequestOptions & { after?: number; limit?: number } = {},
-  ): Promise<EventPage> {
-    const { after, limit, signal } = options;
-    return this.#ask("GET", path`/v1/sessions/${session}/events`, { query: { after, limit }, signal });
+  /** A page of the log after a cursor. `limit` is 1 to 10,000, by default 1,000. */
+  events(session: string, options?: RequestOptions & { after?: number; limit?: number }): Promise<EventPage> {
+    return this.#get(path`/v1/sessions/${session}/events`, options);
   }
 
   /** Replaces what a waiting message says. */
@@ -121,15 +109,12 @@ export class Api {
     parts: readonly OutgoingPart[],
     options?: RequestOptions,
   ): Promise<{ inbox: InboxItem; seq: number }> {
-    return this.#ask("PATCH", path`/v1/sessions/${session}/inbox/${message}`, {
-      body: { parts },
-      ...options,
-    });
+    return this.#tell("PATCH", path`/v1/sessions/${session}/inbox/${message}`, { parts }, options);
   }
 
   /** Takes a waiting message back, and cancels the run that would have answered it. */
   removeInbox(session: string, message: string, options?: RequestOptions): Promise<void> {
-    return this.#ask("DELETE", path`/v1/sessions/${session}/inbox/${message}`, { ...options });
+    return this.#tell("DELETE", path`/v1/sessions/${session}/inbox/${message}`, undefined, options);
   }
 
   /** Where the bytes of a large value are. */
@@ -139,21 +124,19 @@ export class Api {
 
   /** The bytes of a large value. */
   blob(session: string, hash: string, options?: RequestOptions): Promise<Blob> {
-    return this.#send("GET", path`/v1/sessions/${session}/blobs/${hash}`, { ...options }, (r) => r.blob());
+    return send(this.#env, this.blobUrl(session, hash), { patience, ...options }, (response) =>
+      response.blob(),
+    );
   }
 
-  /** Lists runs without their steps, the last queued first. */
-  runs(
-    options: PageOptions & { session?: string; status?: readonly Run["status"][]; reason?: string } = {},
-  ): Promise<Page<Run>> {
-    const { session, status, reason, limit, cursor, signal } = options;
-    const query = { session, status: status?.join(",") || undefined, reason, limit, cursor };
-    return this.#ask("GET", "/v1/runs", { query, signal });
+  /** Lists runs without their steps, the last queued first. `status` may be several, with commas. */
+  runs(options?: PageOptions & { session?: string; status?: string; reason?: string }): Promise<Page<Run>> {
+    return this.#get("/v1/runs", options);
   }
 
   /** One run with its steps. */
   run(run: string, options?: RequestOptions): Promise<Run> {
-    return this.#ask("GET", path`/v1/runs/${run}`, { ...options });
+    return this.#get(path`/v1/runs/${run}`, options);
   }
 
   /** Cancels this run and no other. It is terminal by its `cancelDeadline`. */
@@ -162,7 +145,7 @@ export class Api {
     body: { reason?: string } = {},
     options?: RequestOptions,
   ): Promise<{ run: Run; seq: number }> {
-    return this.#ask("POST", path`/v1/runs/${run}/cancel`, { body, ...options });
+    return this.#tell("POST", path`/v1/runs/${run}/cancel`, body, options);
   }
 
   /** Runs the input of a run that has ended again. With an `id`, repeating is safe. */
@@ -171,7 +154,7 @@ export class Api {
     body: { id?: string } = {},
     options?: RequestOptions,
   ): Promise<{ run: Run; seq: number }> {
-    return this.#ask("POST", path`/v1/runs/${run}/retry`, { body, ...options });
+    return this.#tell("POST", path`/v1/runs/${run}/retry`, body, options);
   }
 
   /** Says what a call did whose outcome nobody knows. */
@@ -181,20 +164,19 @@ export class Api {
     body: { outcome: Outcome; result?: Json; note?: string },
     options?: RequestOptions,
   ): Promise<{ run: Run; seq: number }> {
-    return this.#ask("POST", path`/v1/runs/${run}/tools/${call}`, { body, ...options });
+    return this.#tell("POST", path`/v1/runs/${run}/tools/${call}`, body, options);
   }
 
   /** Lists approvals over all sessions, the last requested first. */
   approvals(
-    options: PageOptions & { status?: Approval["status"]; session?: string; run?: string } = {},
+    options?: PageOptions & { status?: Approval["status"]; session?: string; run?: string },
   ): Promise<Page<Approval>> {
-    const { status, session, run, limit, cursor, signal } = options;
-    return this.#ask("GET", "/v1/approvals", { query: { status, session, run, limit, cursor }, signal });
+    return this.#get("/v1/approvals", options);
   }
 
   /** One approval, decided or not. */
   approval(approval: string, options?: RequestOptions): Promise<Approval> {
-    return this.#ask("GET", path`/v1/approvals/${approval}`, { ...options });
+    return this.#get(path`/v1/approvals/${approval}`, options);
   }
 
   /** Decides. The first decision wins; the same again is fine. */
@@ -203,37 +185,27 @@ export class Api {
     body: { decision: Decision; note?: string; arguments?: Json },
     options?: RequestOptions,
   ): Promise<{ approval: Approval; seq: number }> {
-    return this.#ask("POST", path`/v1/approvals/${approval}`, { body, ...options });
+    return this.#tell("POST", path`/v1/approvals/${approval}`, body, options);
   }
 
   /** What can be asked. */
   agents(options?: RequestOptions): Promise<{ items: readonly Agent[]; default: string }> {
-    return this.#ask("GET", "/v1/agents", { ...options });
+    return this.#get("/v1/agents", options);
   }
 
-  #ask<T>(method: string, route: string, ask: Ask): Promise<T> {
-    return this.#send(method, route, ask, readJson<T>);
+  /** All options but the signal go into the query. */
+  #get<T>(route: string, { signal, ...query }: RequestOptions = {}): Promise<T> {
+    const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
+    const search = given.length > 0 ? `?${new URLSearchParams(given as [string, string][])}` : "";
+    return send(this.#env, this.#base + route + search, { signal, patience }, readJson<T>);
   }
 
-  #send<T>(method: string, route: string, ask: Ask, read: (response: Response) => Promise<T>): Promise<T> {
-    const { query, body, signal } = ask;
-    const text = body && stringifyJson(body);
-    return send(
-      this.#env,
-      this.#base + route + queryOf(query),
-      { method, body: text, signal, patience },
-      read,
-    );
+  #tell<T>(method: string, route: string, content: object | undefined, options?: RequestOptions): Promise<T> {
+    const body = content && stringifyJson(content);
+    return send(this.#env, this.#base + route, { method, body, patience, ...options }, readJson<T>);
   }
 }
-
-type Ask = RequestOptions & { readonly query?: Query; readonly body?: object };
 
 function path(strings: TemplateStringsArray, ...ids: readonly string[]): string {
   return String.raw({ raw: strings }, ...ids.map(encodeURIComponent));
-}
-
-function queryOf(query: Query | undefined): string {
-  const given = Object.entries(query ?? {}).flatMap(([k, v]) => (v === undefined ? [] : [[k, String(v)]]));
-  return given.length > 0 ? `?${new URLSearchParams(given)}` : "";
 }

@@ -1,8 +1,8 @@
 import { Api } from "./api.ts";
 import { Approvals } from "./approvals.ts";
 import { Connection } from "./connection.ts";
-import { Drafts } from "./drafts.ts";
 import { browser, type Environment } from "./environment.ts";
+import { Kept } from "./kept.ts";
 import { SessionManager } from "./manager.ts";
 import { Outbox } from "./outbox.ts";
 import type { Wake } from "./retry.ts";
@@ -34,7 +34,7 @@ export type Client = {
   /** The approvals that wait, over all sessions. */
   readonly approvals: Approvals;
   /** What is typed and not sent. */
-  readonly drafts: Drafts;
+  readonly drafts: Kept;
   /** Ends everything for good. What was not acknowledged is kept for the next page. */
   close(): void;
 };
@@ -50,7 +50,7 @@ export function createClient(options: ClientOptions = {}): Client {
   const store = new Store(env.storage, name);
   const tabs = new Tabs(name, env);
   const outbox = new Outbox(api, env, store, tabs, wake);
-  const drafts = new Drafts(store, tabs);
+  const drafts = new Kept("draft", store, tabs);
   const window = options.window ?? 50;
   const sessions = new SessionManager({ api, connection, env, outbox, wake, window, store, tabs });
   const approvals = new Approvals(api, env, wake, connection);

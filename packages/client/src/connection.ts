@@ -238,36 +238,39 @@ export class Connection extends Subscribable<ConnectionState> {
 
   /** What a transport may tell, as long as it is the one. */
   #ears(generation: number): TransportEvents {
-    const fence =
-      <A extends unknown[]>(hear: (...args: A) => void) =>
-      (...args: A) => {
-        if (generation === this.#generation) hear(...args);
-      };
     const of = (session: string) => this.#sessions.get(session)?.follower;
-    return {
-      opened: fence(() => this.#opened()),
-      heard: fence(() => this.#heard()),
-      following: fence((session, head) => {
+    const ears: TransportEvents = {
+      opened: () => this.#opened(),
+      heard: () => this.#heard(),
+      following: (session, head) => {
         this.#sessions.get(session)?.stopTimer();
         of(session)?.following(head);
-      }),
-      frames: fence((session, from, to, frames) => {
+      },
+      frames: (session, from, to, frames) => {
         const followed = this.#sessions.get(session);
         if (!followed) return;
         followed.refusals = 0;
         followed.follower.frames(from, to, frames);
-      }),
-      reset: fence((session) => of(session)?.reset()),
-      deleted: fence((session) => of(session)?.deleted()),
-      refused: fence((session, code) => this.#refused(session, code)),
-      listed: fence(() => {
+      },
+      reset: (session) => of(session)?.reset(),
+      deleted: (session) => of(session)?.deleted(),
+      refused: (session, code) => this.#refused(session, code),
+      listed: () => {
         for (const list of [...this.#lists]) list.listed();
-      }),
-      rows: fence((upsert, removed) => {
+      },
+      rows: (upsert, removed) => {
         for (const list of [...this.#lists]) list.rows(upsert, removed);
-      }),
-      ended: fence((reason, asked) => this.#ended(reason, asked)),
+      },
+      ended: (reason, asked) => this.#ended(reason, asked),
     };
+    const fence =
+      (hear: (...args: never[]) => void) =>
+      (...args: never[]) => {
+        if (generation === this.#generation) hear(...args);
+      };
+    return Object.fromEntries(
+      Object.entries(ears).map(([name, hear]) => [name, fence(hear)]),
+    ) as TransportEvents;
   }
 
   #opened(): void {

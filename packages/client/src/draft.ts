@@ -97,7 +97,7 @@ export class Draft {
     const siblings = this.#places.get(key);
     // A page of earlier messages may have told of it already.
     const ids = [...(siblings ?? []).filter((id) => id !== message.id), message.id];
-    if (siblings) this.#places = this.#mineMap(this.#places).set(key, ids);
+    if (siblings) this.#places = this.#mine(this.#places).set(key, ids);
     if (siblings && (!message.parent || this.knows(message.parent))) this.#hang(message, head);
     else this.lost = true;
     if (ids.length > 1) for (const id of ids) this.#sibling(id, ids);
@@ -125,13 +125,17 @@ export class Draft {
   writableRun(run: Run): Mutable<Run> {
     if (this.#own.has(run)) return run;
     const own = this.#mine(run);
-    this.#mineList("runs")[this.#runs.lastIndexOf(run)] = own;
+    const runs = this.#mine(this.#runs);
+    runs[runs.lastIndexOf(run)] = own;
+    this.#runs = runs;
     return own;
   }
 
   /** Adds a run. */
   addRun(run: Run): void {
-    this.#mineList("runs").push(run);
+    const runs = this.#mine(this.#runs);
+    runs.push(run);
+    this.#runs = runs;
   }
 
   /** The state after the batch. */
@@ -158,7 +162,12 @@ export class Draft {
     else delete session.run;
     session.approvals = approvals.length;
     session.inbox = inbox.length;
-    Object.assign(shown, { session, approvals, inbox, hasMore: goesOn(shown.messages) });
+    Object.assign(shown, {
+      session,
+      approvals: same(shown.approvals, approvals),
+      inbox: same(shown.inbox, inbox),
+      hasMore: goesOn(shown.messages),
+    });
     if (this.#head !== undefined) shown.head = this.#head;
     const next = below(this.#places, this.#head);
     if (next) shown.below = next;
@@ -166,16 +175,18 @@ export class Draft {
   }
 
   #hang(message: Message, head: boolean): void {
-    const places = this.#mineMap(this.#places);
+    const places = this.#mine(this.#places);
     for (const behind of placesBehind(message.id)) places.set(behind, []);
     this.#places = places;
     const m = this.#mine(message);
     if (head && message.parent === this.#head) {
-      this.#mineList("messages").push(m);
+      const messages = this.#mine(this.#messages);
+      messages.push(m);
+      this.#messages = messages;
       this.#head = m.id;
       return;
     }
-    this.#aside = this.#mineMap(this.#aside).set(m.id, m);
+    this.#aside = this.#mine(this.#aside).set(m.id, m);
     if (head) this.moveHead(m.id);
   }
 
@@ -188,8 +199,13 @@ export class Draft {
     if (this.#own.has(m)) return m;
     const own = this.#mine(m);
     const index = this.#messages.lastIndexOf(m);
-    if (index >= 0) this.#mineList("messages")[index] = own;
-    else this.#aside = this.#mineMap(this.#aside).set(m.id, own);
+    if (index < 0) {
+      this.#aside = this.#mine(this.#aside).set(m.id, own);
+    } else {
+      const messages = this.#mine(this.#messages);
+      messages[index] = own;
+      this.#messages = messages;
+    }
     return own;
   }
 
@@ -199,36 +215,19 @@ export class Draft {
   }
 
   #parts(m: Mutable<Message>): Part[] {
-    if (!this.#own.has(m.parts)) {
-      m.parts = [...m.parts];
-      this.#own.add(m.parts);
-    }
-    return m.parts as Part[];
+    const parts = this.#mine(m.parts);
+    m.parts = parts;
+    return parts;
   }
 
-  #mine<T extends object>(value: T): Mutable<T> {
+  /** A copy that may be changed in place, made once. */
+  #mine<V>(value: ReadonlyMap<string, V>): Map<string, V>;
+  #mine<V>(value: readonly V[]): V[];
+  #mine<T extends object>(value: T): Mutable<T>;
+  #mine(value: object): object {
     if (this.#own.has(value)) return value;
-    const own = { ...value };
+    const own = value instanceof Map ? new Map(value) : Array.isArray(value) ? [...value] : { ...value };
     this.#own.add(own);
     return own;
-  }
-
-  #mineMap<V>(map: ReadonlyMap<string, V>): Map<string, V> {
-    if (this.#own.has(map)) return map as Map<string, V>;
-    const own = new Map(map);
-    this.#own.add(own);
-    return own;
-  }
-
-  #mineList(name: "messages"): Message[];
-  #mineList(name: "runs"): Run[];
-  #mineList(name: "messages" | "runs"): unknown[] {
-    let list: readonly unknown[] = name === "runs" ? this.#runs : this.#messages;
-    if (this.#own.has(list)) return list as unknown[];
-    list = [...list];
-    this.#own.add(list);
-    if (name === "runs") this.#runs = list as Run[];
-    else this.#messages = list as Message[];
-    return list as unknown[];
   }
 }

@@ -9,7 +9,7 @@
 
 import { Draft, type Mutable } from "./draft.ts";
 import { isTerminal, type State } from "./state.ts";
-import type { EventData, Frame, KnownEvent, Message, Part, Run, ToolCall, Usage } from "./wire.ts";
+import type { Approval, EventData, Frame, KnownEvent, Part, Run, ToolCall, Usage } from "./wire.ts";
 
 const deltas = new Set(["text.delta", "reasoning.delta", "tool.input.delta", "tool.progress"]);
 
@@ -41,7 +41,10 @@ export function foldAll(state: State, frames: readonly Frame[]): State {
     if (to <= draft.seq) continue;
     if (from > draft.seq + 1) throw new RangeError(`the frame ${from}..${to} does not join ${draft.seq}`);
     draft.seq = to;
-    if (!isFolded(frame)) apply(draft, frame as KnownEvent);
+    if (isFolded(frame)) continue;
+    if (!isDelta(frame)) draft.fact(frame.seq, frame.at);
+    if (Object.hasOwn(effects, frame.type))
+      effects[frame.type as "run.queued"](draft, frame as Of<"run.queued">);
   }
   return draft.finish();
 }
@@ -50,97 +53,219 @@ function isFolded(frame: Frame): frame is Extract<Frame, { type: "folded" }> {
   return frame.type === "folded" && "from" in frame;
 }
 
-function apply(draft: Draft, e: KnownEvent): void {
-  if (!isDelta(e)) draft.fact(e.seq, e.at);
-  switch (e.type) {
-    case "text.delta":
-      stream(draft, e, "text");
-      break;
-    case "reasoning.delta":
-      stream(draft, e, "reasoning");
-      break;
-    case "tool.input.delta":
-      streamCall(draft, e);
-      break;
-    case "session.created":
-    case "session.updated":
-      changeSession(draft, e);
-      break;
-    case "message.created":
-      addMessage(draft, e);
-      break;
-    case "message.completed":
-      endMessage(draft, e.data);
-      break;
-    case "message.interrupted":
-      endMessage(draft, e.data, e.data.reason);
-      break;
-    case "inbox.queued":
-    case "inbox.edited":
-    case "inbox.removed":
-    case "inbox.delivered":
-      changeInbox(draft, e);
-      break;
-    case "approval.requested":
-    case "approval.decided":
-    case "approval.expired":
-    case "approval.voided":
-      changeApprovals(draft, e);
-      break;
-    case "run.queued":
-      addRun(draft, e);
-      break;
-    case "tool.called":
-      addCall(draft, e);
-      break;
-    case "step.started":
-    case "attempt.failed":
-    case "model.completed":
-    case "step.completed":
-      changeStep(draft, e);
-      break;
-    default:
-      if (e.type.startsWith("tool.")) changeCall(draft, e);
-      else if (e.type.startsWith("run.")) changeRun(draft, e);
-  }
-}
-
 type Of<T extends keyof EventData> = Extract<KnownEvent, { type: T }>;
 
-function changeSession(draft: Draft, e: Of<"session.created" | "session.updated">): void {
-  const { title, metadata } = e.data;
-  if (e.type === "session.created") {
-    draft.session.createdAt = e.at;
-    if (e.data.agent) draft.session.agent = e.data.agent;
-  }
-  if (title !== undefined) draft.session.title = title;
-  if (metadata !== undefined) draft.session.metadata = metadata;
-  if (e.type === "session.updated" && e.data.head) draft.moveHead(e.data.head);
-}
+/** What each event does, in the order of the protocol's page. What is not here changes nothing but the cursor. */
+const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => void } = {
+  "session.created"(draft, { at, data: { title, agent, metadata } }) {
+    Object.assign(draft.session, given({ title, agent, metadata }), { createdAt: at });
+  },
+  "session.updated"(draft, { data: { title, metadata, head } }) {
+    if (title !== undefined) draft.session.title = title;
+    if (metadata !== undefined) draft.session.metadata = metadata;
+    if (head) draft.moveHead(head);
+  },
 
-function addMessage(draft: Draft, e: Of<"message.created">): void {
-  const { message } = e.data;
-  if (!message.id || draft.knows(message.id)) return;
-  const run = draft.run(message.run);
-  draft.addMessage(
-    { ...message, status: message.status || "completed", seq: e.seq, createdAt: e.at },
-    !run?.background,
-  );
-  if (run && message.role === "assistant" && run.message !== message.id) {
-    draft.writableRun(run).message = message.id;
-  }
-}
+  "message.created"(draft, { seq, at, data: { message } }) {
+    if (!message.id || draft.knows(message.id)) return;
+    const run = draft.run(message.run);
+    const status = message.status || "completed";
+    draft.addMessage({ ...message, status, seq, createdAt: at }, !run?.background);
+    if (run && message.role === "assistant" && run.message !== message.id) {
+      draft.writableRun(run).message = message.id;
+    }
+  },
+  "message.completed": (draft, { data }) => endMessage(draft, data, "completed"),
+  "message.interrupted": (draft, { data }) => endMessage(draft, data, "interrupted"),
 
-function endMessage(
-  draft: Draft,
-  data: { readonly message: string; readonly parts?: readonly Part[] },
-  reason?: string,
-): void {
+  "inbox.queued"(draft, { at, data }) {
+    const item = { ...data.item, queuedAt: at };
+    const jumps = (mode: string) => mode === "interrupt" || mode === "rollback";
+    const { inbox } = draft;
+    const behind = jumps(item.mode) ? inbox.findIndex((other) => !jumps(other.mode)) : -1;
+    draft.inbox = behind < 0 ? [...inbox, item] : [...inbox.slice(0, behind), item, ...inbox.slice(behind)];
+  },
+  "inbox.edited"(draft, { data: { id, parts } }) {
+    draft.inbox = draft.inbox.map((item) =>
+      item.message.id === id ? { ...item, message: { ...item.message, parts } } : item,
+    );
+  },
+  "inbox.removed": (draft, { data }) => dropInbox(draft, data.id),
+  "inbox.delivered": (draft, { data }) => dropInbox(draft, data.id),
+
+  "run.queued"(draft, e) {
+    const { agent, input, message, background, retryOf, parentRunId } = e.data;
+    const id = e.run;
+    if (!id || draft.run(id)) return;
+    draft.addRun({
+      id,
+      session: e.session,
+      status: "queued",
+      agent,
+      input,
+      message,
+      ...given({ background, retryOf, parentRunId }),
+      currentStep: 0,
+      fence: 0,
+      queuedAt: e.at,
+      usage: { inputTokens: 0, outputTokens: 0 },
+    });
+    // A steer whose run ended first now has a run of its own.
+    const steer = draft.inbox.find((item) => item.message.id === input && item.mode === "steer");
+    if (!steer) return;
+    draft.inbox = draft.inbox.map((item) => (item === steer ? { ...item, mode: "enqueue", run: id } : item));
+  },
+  "run.started"(draft, e) {
+    const run = openRun(draft, e);
+    if (run) Object.assign(run, { status: "running", startedAt: e.at, claimedAt: e.at }, e.data);
+  },
+  "run.resumed"(draft, { data: { worker, fence }, ...e }) {
+    const run = openRun(draft, e);
+    if (!run) return;
+    forgetWait(run);
+    delete run.error;
+    Object.assign(run, { status: "running", claimedAt: e.at, worker, fence });
+  },
+  "run.waiting"(draft, e) {
+    const run = openRun(draft, e);
+    if (!run) return;
+    const { reason, until, error } = e.data;
+    leave(run, e.at);
+    delete run.error;
+    wait(run, reason, until);
+    if (error) run.error = error;
+  },
+  "run.cancel_requested"(draft, e) {
+    const run = openRun(draft, e);
+    if (!run || run.cancelRequestedAt) return;
+    const { by, reason, deadline } = e.data;
+    const fields = { cancelDeadline: deadline, cancelBy: by, cancelReason: reason };
+    Object.assign(run, { cancelRequestedAt: e.at }, given(fields));
+  },
+  "run.reconciled"(draft, e) {
+    const run = openRun(draft, e);
+    if (!run) return;
+    const { cause, until } = e.data;
+    if (cause === "lease_expired" || cause === "restart") run.crashes = (run.crashes ?? 0) + 1;
+    leave(run, e.at);
+    wait(run, "worker", until);
+    run.fence++;
+  },
+  "run.completed": (draft, e) => endRun(draft, e, "completed"),
+  "run.failed": (draft, e) => endRun(draft, e, "failed", { error: e.data.error }),
+  "run.cancelled"(draft, e) {
+    const run = draft.run(e.run);
+    const { by, reason } = e.data;
+    endRun(draft, e, "cancelled", {
+      cancelBy: run?.cancelBy || by,
+      cancelReason: run?.cancelReason || reason,
+    });
+  },
+
+  "step.started"(draft, e) {
+    const run = openRun(draft, e);
+    if (!run) return;
+    Object.assign(run, { currentStep: e.step ?? 0 }, given({ attempt: e.attempt }));
+    // An attempt supersedes the one before.
+    replaceParts(draft, e, () => true, [{ type: "step", ...place(e) }]);
+  },
+  "attempt.failed"(draft, e) {
+    if (!openRun(draft, e)) return;
+    const parts = e.data.parts?.map((p): Part => ({ ...p, ...place(e), state: "failed" }));
+    replaceParts(draft, e, (p) => p.state === "streaming", parts ?? []);
+  },
+  "text.delta": (draft, e) => stream(draft, e, "text"),
+  "reasoning.delta": (draft, e) => stream(draft, e, "reasoning"),
+  "tool.input.delta"(draft, e) {
+    const part = streamed(draft, e, "tool");
+    if (!part) return;
+    const { call: id, name, text } = e.data;
+    const call = part.tool ?? { id, name, status: "writing" };
+    part.tool = { ...call, rawArguments: (call.rawArguments ?? "") + text };
+  },
+  "model.completed"(draft, e) {
+    const run = openRun(draft, e);
+    if (!run) return;
+    run.usage = sum(run.usage, e.data.usage);
+    const parts = e.data.parts.map(({ part: _, ...p }, i): Part => {
+      // Its calls are none until their `tool.called`, which follow in the same append.
+      const tool: ToolCall | undefined = p.tool && { ...p.tool, status: "writing" };
+      return { ...p, ...place(e), ...given({ part: i, tool }) };
+    });
+    replaceParts(draft, e, (p) => p.type !== "step", parts);
+  },
+  "step.completed"(draft, e) {
+    const run = openRun(draft, e);
+    if (run) delete run.crashes;
+  },
+
+  "tool.called"(draft, e) {
+    const { message, call: id, name, ...fields } = e.data;
+    const m = draft.writing(message);
+    if (!m) return;
+    m.parts = m.parts.filter((p) => p.state !== "streaming" || p.tool?.id !== id);
+    if (!m.parts.some((p) => p.tool?.id === id)) {
+      draft.addPart(m, { type: "tool", ...place(e), tool: { id, name, status: "writing" } });
+    }
+    const call = draft.call(m, id);
+    if (call?.status !== "writing") return;
+    delete call.arguments;
+    delete call.rawArguments;
+    delete call.argumentsBlob;
+    const { arguments: args, rawArguments, argumentsBlob, effects, approval } = fields;
+    Object.assign(call, given({ name, arguments: args, rawArguments, argumentsBlob, effects, approval }));
+    call.status = "called";
+  },
+  "tool.started"(draft, e) {
+    const { try: number, key } = e.data;
+    change(draft, e, { status: "started", try: number, key, startedAt: e.at });
+  },
+  "tool.progress"(draft, e) {
+    const call = openCall(draft, e);
+    if (call) call.progress = e.data.progress;
+  },
+  "tool.completed"(draft, e) {
+    const { result, blob, cut, by } = e.data;
+    const call = change(draft, e, { status: "completed", endedAt: e.at, blob, cut, by });
+    if (call) call.result = result ?? null;
+  },
+  "tool.failed": (draft, e) =>
+    change(draft, e, { status: "failed", endedAt: e.at, error: e.data.error, by: e.data.by }),
+  "tool.denied": (draft, e) =>
+    change(draft, e, { status: "denied", endedAt: e.at, by: e.data.by, note: e.data.note }),
+  "tool.cancelled": (draft, e) =>
+    change(draft, e, { status: "cancelled", endedAt: e.at, note: e.data.reason }),
+  "tool.unknown": (draft, e) => change(draft, e, { status: "unknown" }),
+  "tool.resolved"(draft, e) {
+    const call = openCall(draft, e);
+    if (call?.status === "unknown") said(call, e.data).status = "called";
+  },
+
+  "approval.requested"(draft, { at, data: { approval } }) {
+    const run = draft.run(approval.run);
+    if (!run || isTerminal(run) || draft.approvals.some((a) => a.id === approval.id)) return;
+    draft.approvals = [...draft.approvals, { ...approval, status: "pending", requestedAt: at }];
+  },
+  "approval.decided"(draft, { data }) {
+    const approval = endApproval(draft, data.id);
+    const m = approval && draft.writing(approval.message);
+    const call = m && draft.call(m, approval.call);
+    if (!call) return;
+    said(call, data);
+    if (data.arguments === undefined) return;
+    call.arguments = data.arguments;
+    delete call.argumentsBlob;
+  },
+  "approval.expired": (draft, { data }) => endApproval(draft, data.id),
+  "approval.voided": (draft, { data }) => endApproval(draft, data.id),
+};
+
+type InMessage = { readonly message: string; readonly parts?: readonly Part[]; readonly reason?: string };
+
+function endMessage(draft: Draft, data: InMessage, status: "completed" | "interrupted"): void {
   const m = draft.writing(data.message);
   if (!m) return;
-  const whole = reason === undefined;
-  m.status = whole ? "completed" : "interrupted";
-  if (reason) m.reason = reason;
+  const whole = status === "completed";
   const parts = m.parts.filter(
     (p) => p.state !== "streaming" && p.tool?.status !== "writing" && !(whole && p.state === "failed"),
   );
@@ -148,11 +273,28 @@ function endMessage(
     if (!parts.some((q) => q.step === p.step && q.part === p.part && q.type === p.type)) parts.push(p);
   }
   while (whole && parts.at(-1)?.type === "step") parts.pop();
-  m.parts = parts;
+  Object.assign(m, { status, parts }, given({ reason: data.reason }));
 }
 
+/** Puts parts in the place of those of the event's step that go. */
+function replaceParts(
+  draft: Draft,
+  e: Of<"step.started" | "attempt.failed" | "model.completed">,
+  goes: (part: Part) => boolean,
+  parts: readonly Part[],
+): void {
+  const m = draft.writing(e.data.message);
+  if (m) m.parts = [...m.parts.filter((p) => p.step !== e.step || !goes(p)), ...parts];
+}
+
+function place(e: KnownEvent): { step?: number } {
+  return e.step ? { step: e.step } : {};
+}
+
+type Delta = Of<"text.delta" | "reasoning.delta" | "tool.input.delta">;
+
 /** The part of the event's attempt that is growing, for writing. Undefined if the message cannot change. */
-function streamed(draft: Draft, e: Of<"text.delta" | "reasoning.delta" | "tool.input.delta">, type: string) {
+function streamed(draft: Draft, e: Delta, type: string): Mutable<Part> | undefined {
   const { message, part } = e.data;
   const m = draft.writing(message);
   if (!m) return undefined;
@@ -160,311 +302,104 @@ function streamed(draft: Draft, e: Of<"text.delta" | "reasoning.delta" | "tool.i
     const p = m.parts[i];
     if (p && (p.part ?? 0) === part && p.step === e.step && p.type === type) return draft.part(m, i);
   }
-  const place = { ...(e.step && { step: e.step }), ...(part && { part }) };
-  return draft.addPart(m, { type, ...place, state: "streaming" });
+  return draft.addPart(m, { type, ...place(e), ...given({ part }), state: "streaming" });
 }
 
-function stream(draft: Draft, e: Of<"text.delta" | "reasoning.delta">, type: string): void {
+function stream(draft: Draft, e: Delta, type: string): void {
   const p = streamed(draft, e, type);
   if (p) p.text = (p.text ?? "") + e.data.text;
 }
 
-function streamCall(draft: Draft, e: Of<"tool.input.delta">): void {
-  const p = streamed(draft, e, "tool");
-  if (!p) return;
-  const { call: id, name, text } = e.data;
-  const call = p.tool ?? { id, name, status: "writing" as const };
-  p.tool = { ...call, rawArguments: (call.rawArguments ?? "") + text };
+type InCall = { readonly data: { readonly message: string; readonly call: string } };
+
+/** The call, for writing, if something can still happen to it. */
+function openCall(draft: Draft, { data }: InCall): Mutable<ToolCall> | undefined {
+  const m = draft.writing(data.message);
+  const call = m && draft.call(m, data.call);
+  return call && !isSettled(call) ? call : undefined;
 }
 
-function addCall(draft: Draft, e: Of<"tool.called">): void {
-  const { message, call: id, ...fields } = e.data;
-  const m = draft.writing(message);
-  if (!m) return;
-  m.parts = m.parts.filter((p) => p.state !== "streaming" || p.tool?.id !== id);
-  if (!m.parts.some((p) => p.tool?.id === id)) {
-    const tool: ToolCall = { id, name: fields.name, status: "writing" };
-    draft.addPart(m, { type: "tool", ...(e.step && { step: e.step }), tool });
-  }
-  const call = draft.call(m, id);
-  if (call?.status !== "writing") return;
-  delete call.arguments;
-  delete call.rawArguments;
-  delete call.argumentsBlob;
-  const { name, arguments: args, rawArguments, argumentsBlob, effects, approval } = fields;
-  Object.assign(call, given({ name, arguments: args, rawArguments, argumentsBlob, effects, approval }));
-  call.status = "called";
-}
-
-function isSettled(call: Pick<ToolCall, "status">): boolean {
-  const { status } = call;
+function isSettled({ status }: ToolCall): boolean {
   return status === "completed" || status === "failed" || status === "denied" || status === "cancelled";
 }
 
-function changeCall(draft: Draft, e: KnownEvent): void {
-  const data = e.data as { message: string; call: string };
-  const m = draft.writing(data.message);
-  const call = m && draft.call(m, data.call);
-  if (!call || isSettled(call)) return;
-  const settle = (status: ToolCall["status"], fields: object) => {
-    delete call.progress;
-    Object.assign(call, given(fields), { status, endedAt: e.at });
-  };
-  switch (e.type) {
-    case "tool.started":
-      delete call.progress;
-      Object.assign(call, given({ try: e.data.try, key: e.data.key }), {
-        status: "started",
-        startedAt: e.at,
-      });
-      break;
-    case "tool.progress":
-      call.progress = e.data.progress;
-      break;
-    case "tool.completed":
-      settle("completed", { blob: e.data.blob, cut: e.data.cut, by: e.data.by });
-      call.result = e.data.result ?? null;
-      break;
-    case "tool.failed":
-      settle("failed", { error: e.data.error, by: e.data.by });
-      break;
-    case "tool.denied":
-      settle("denied", { by: e.data.by, note: e.data.note });
-      break;
-    case "tool.cancelled":
-      settle("cancelled", { note: e.data.reason });
-      break;
-    case "tool.unknown":
-      call.status = "unknown";
-      delete call.progress;
-      break;
-    case "tool.resolved":
-      if (call.status !== "unknown") break;
-      call.status = "called";
-      said(call, e.data);
-      break;
-  }
+/** Sets what is given, if something can still happen to the call. */
+function change(
+  draft: Draft,
+  e: InCall,
+  fields: { [K in keyof ToolCall]?: ToolCall[K] | undefined },
+): Mutable<ToolCall> | undefined {
+  const call = openCall(draft, e);
+  if (!call) return undefined;
+  delete call.progress;
+  return Object.assign(call, given(fields));
 }
 
 /** Sets who spoke on a call, and what they said. */
-function said(call: Mutable<ToolCall>, data: { by?: string; note?: string }): void {
+function said(call: Mutable<ToolCall>, { by, note }: { by?: string; note?: string }): Mutable<ToolCall> {
   delete call.by;
   delete call.note;
-  Object.assign(call, given({ by: data.by, note: data.note }));
+  return Object.assign(call, given({ by, note }));
 }
 
-function addRun(draft: Draft, e: Of<"run.queued">): void {
-  if (!e.run || draft.run(e.run)) return;
-  const { agent, input, message, background, retryOf, parentRunId } = e.data;
-  draft.addRun({
-    id: e.run,
-    session: e.session,
-    status: "queued",
-    agent,
-    input,
-    message,
-    ...given({ background, retryOf, parentRunId }),
-    currentStep: 0,
-    fence: 0,
-    queuedAt: e.at,
-    usage: { inputTokens: 0, outputTokens: 0 },
-  });
-  const run = e.run;
-  const steer = draft.inbox.find((item) => item.message.id === input && item.mode === "steer");
-  if (!steer) return;
-  draft.inbox = draft.inbox.map((item) => (item === steer ? { ...item, mode: "enqueue", run } : item));
+function dropInbox(draft: Draft, id: string): void {
+  draft.inbox = draft.inbox.filter((item) => item.message.id !== id);
 }
 
-type OpenRun = Mutable<Run>;
+function endApproval(draft: Draft, id: string): Approval | undefined {
+  const approval = draft.approvals.find((a) => a.id === id);
+  if (approval) draft.approvals = draft.approvals.filter((a) => a !== approval);
+  return approval;
+}
 
 /** The run, for writing, if something can still happen to it. */
-function openRun(draft: Draft, id: string | undefined): OpenRun | undefined {
-  const run = draft.run(id);
+function openRun(draft: Draft, e: { readonly run?: string }): Mutable<Run> | undefined {
+  const run = draft.run(e.run);
   return run && !isTerminal(run) ? draft.writableRun(run) : undefined;
-}
-
-function changeRun(draft: Draft, e: KnownEvent): void {
-  const run = openRun(draft, e.run);
-  if (!run) return;
-  switch (e.type) {
-    case "run.started":
-    case "run.resumed":
-      if (e.type === "run.started") run.startedAt = e.at;
-      else forgetWait(run, true);
-      Object.assign(
-        run,
-        { status: "running", fence: e.data.fence, claimedAt: e.at },
-        given({ worker: e.data.worker }),
-      );
-      break;
-    case "run.waiting": {
-      leave(run, e.at);
-      forgetWait(run, true);
-      const { reason: waitingReason, until: waitingUntil, error } = e.data;
-      Object.assign(run, { status: "waiting" }, given({ waitingReason, waitingUntil, error }));
-      break;
-    }
-    case "run.cancel_requested":
-      if (run.cancelRequestedAt) break;
-      Object.assign(run, { cancelRequestedAt: e.at, cancelDeadline: e.data.deadline });
-      Object.assign(run, given({ cancelBy: e.data.by, cancelReason: e.data.reason }));
-      break;
-    case "run.reconciled":
-      if (e.data.cause === "lease_expired" || e.data.cause === "restart")
-        run.crashes = (run.crashes ?? 0) + 1;
-      leave(run, e.at);
-      forgetWait(run, false);
-      Object.assign(
-        run,
-        { status: "waiting", waitingReason: "worker" },
-        given({ waitingUntil: e.data.until }),
-      );
-      run.fence++;
-      break;
-    case "run.completed":
-      endRun(draft, run, "completed", e);
-      break;
-    case "run.failed":
-      run.error = e.data.error;
-      endRun(draft, run, "failed", e);
-      break;
-    case "run.cancelled":
-      Object.assign(
-        run,
-        given({ cancelBy: run.cancelBy || e.data.by, cancelReason: run.cancelReason || e.data.reason }),
-      );
-      endRun(draft, run, "cancelled", e);
-      break;
-  }
 }
 
 function endRun(
   draft: Draft,
-  run: OpenRun,
+  e: { readonly run?: string; readonly at: string; readonly data: { readonly usage: Usage } },
   status: "completed" | "failed" | "cancelled",
-  e: { readonly at: string; readonly data: { readonly usage: Usage } },
+  fields: object = {},
 ): void {
+  const run = openRun(draft, e);
+  if (!run) return;
   leave(run, e.at);
-  forgetWait(run, status !== "failed");
-  Object.assign(run, { status, finishedAt: e.at, usage: e.data.usage });
-  if (draft.approvals.some((a) => a.run === run.id)) {
-    draft.approvals = draft.approvals.filter((a) => a.run !== run.id);
-  }
+  forgetWait(run);
+  delete run.error;
+  Object.assign(run, { status, finishedAt: e.at, usage: e.data.usage }, given(fields));
+  draft.approvals = draft.approvals.filter((a) => a.run !== run.id);
 }
 
-function forgetWait(run: OpenRun, error: boolean): void {
+function wait(run: Mutable<Run>, reason: string, until: string | undefined): void {
+  forgetWait(run);
+  Object.assign(run, { status: "waiting" }, given({ waitingReason: reason, waitingUntil: until }));
+}
+
+function forgetWait(run: Mutable<Run>): void {
   delete run.waitingReason;
   delete run.waitingUntil;
-  if (error) delete run.error;
 }
 
 /** Ends the time in which a worker carried the run. */
-function leave(run: OpenRun, at: string): void {
+function leave(run: Mutable<Run>, at: string): void {
   const ms = run.claimedAt ? Date.parse(at) - Date.parse(run.claimedAt) : 0;
   if (ms > 0) run.carriedMs = (run.carriedMs ?? 0) + ms;
   delete run.worker;
   delete run.claimedAt;
 }
 
-function changeStep(
-  draft: Draft,
-  e: Of<"step.started" | "attempt.failed" | "model.completed" | "step.completed">,
-): void {
-  const run = openRun(draft, e.run);
-  if (!run) return;
-  if (e.type === "step.started")
-    Object.assign(run, { currentStep: e.step ?? 0 }, given({ attempt: e.attempt }));
-  if (e.type === "model.completed") run.usage = sum(run.usage, e.data.usage);
-  if (e.type === "step.completed") {
-    delete run.crashes;
-    return;
-  }
-  const m = draft.writing(e.data.message);
-  if (!m) return;
-  const place = e.step ? { step: e.step } : {};
-  if (e.type === "step.started") {
-    m.parts = m.parts.filter((p) => p.step !== e.step);
-    m.parts = [...m.parts, { type: "step", ...place }];
-  } else if (e.type === "attempt.failed") {
-    const kept = m.parts.filter((p) => p.step !== e.step || p.state !== "streaming");
-    m.parts = [...kept, ...(e.data.parts ?? []).map((p): Part => ({ ...p, ...place, state: "failed" }))];
-  } else {
-    const kept = m.parts.filter((p) => p.step !== e.step || p.type === "step");
-    m.parts = [...kept, ...e.data.parts.map((p, i) => answered(p, i, place))];
-  }
-}
-
-/** A part of an answer. Its call is not one until its `tool.called`, which follows in the same append. */
-function answered(part: Part, index: number, place: { step?: number }): Part {
-  const { part: _, ...rest } = part;
-  return {
-    ...rest,
-    ...place,
-    ...(index && { part: index }),
-    ...(part.tool && { tool: { ...part.tool, status: "writing" } }),
-  };
-}
-
 function sum(a: Usage, b: Usage): Usage {
-  const both = (key: keyof Usage) => (a[key] ?? 0) + (b[key] ?? 0) || undefined;
-  return {
-    inputTokens: a.inputTokens + b.inputTokens,
-    outputTokens: a.outputTokens + b.outputTokens,
-    ...given({ reasoningTokens: both("reasoningTokens"), cachedTokens: both("cachedTokens") }),
-  };
-}
-
-function changeInbox(
-  draft: Draft,
-  e: Of<"inbox.queued" | "inbox.edited" | "inbox.removed" | "inbox.delivered">,
-): void {
-  if (e.type === "inbox.queued") {
-    const item = { ...e.data.item, queuedAt: e.at };
-    const jumps = (mode: string) => mode === "interrupt" || mode === "rollback";
-    const behind = draft.inbox.findIndex((other) => !jumps(other.mode));
-    const at = jumps(item.mode) && behind >= 0 ? behind : draft.inbox.length;
-    draft.inbox = [...draft.inbox.slice(0, at), item, ...draft.inbox.slice(at)];
-    return;
-  }
-  const { id } = e.data;
-  if (!draft.inbox.some((item) => item.message.id === id)) return;
-  if (e.type === "inbox.edited") {
-    const { parts } = e.data;
-    draft.inbox = draft.inbox.map((item) =>
-      item.message.id === id ? { ...item, message: { ...item.message, parts } } : item,
-    );
-  } else {
-    draft.inbox = draft.inbox.filter((item) => item.message.id !== id);
-  }
-}
-
-function changeApprovals(
-  draft: Draft,
-  e: Of<"approval.requested" | "approval.decided" | "approval.expired" | "approval.voided">,
-): void {
-  if (e.type === "approval.requested") {
-    const { approval } = e.data;
-    if (!openRun(draft, approval.run) || draft.approvals.some((a) => a.id === approval.id)) return;
-    draft.approvals = [...draft.approvals, { ...approval, status: "pending", requestedAt: e.at }];
-    return;
-  }
-  const approval = draft.approvals.find((a) => a.id === e.data.id);
-  if (!approval) return;
-  draft.approvals = draft.approvals.filter((a) => a !== approval);
-  if (e.type !== "approval.decided") return;
-  const m: Mutable<Message> | undefined = draft.writing(approval.message);
-  const call = m && draft.call(m, approval.call);
-  if (!call) return;
-  said(call, e.data);
-  if (e.data.arguments !== undefined) {
-    call.arguments = e.data.arguments;
-    delete call.argumentsBlob;
-  }
+  const total: Record<string, number> = { ...a };
+  for (const [key, tokens] of Object.entries(b)) total[key] = (total[key] ?? 0) + tokens;
+  return total as Usage;
 }
 
 /** The fields that say something: on the wire, what is empty is absent. */
 function given<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(
-    Object.entries(fields).filter(([, v]) => v !== undefined && v !== "" && v !== 0 && v !== false),
-  ) as { [K in keyof T]?: Exclude<T[K], undefined> };
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
 }

@@ -9,7 +9,6 @@ export type { Approvals, ApprovalsView } from "./approvals.ts";
 export { type Client, type ClientOptions, createClient } from "./client.ts";
 export type { Gesture } from "./commands.ts";
 export type { Connection, ConnectionState } from "./connection.ts";
-export type { Drafts } from "./drafts.ts";
 export {
   browser,
   type Channel,
@@ -20,6 +19,7 @@ export {
 } from "./environment.ts";
 export { fold, foldAll, isDelta, rangeOf } from "./fold.ts";
 export { parseJson, stringifyJson } from "./json.ts";
+export type { Kept } from "./kept.ts";
 export type { SessionItem, SessionManager, SessionsView } from "./manager.ts";
 export type { SendOptions, SessionMirror } from "./mirror.ts";
 export type { Pending, PendingState } from "./outbox.ts";

@@ -8,10 +8,10 @@
 import type { Api } from "./api.ts";
 import type { Connection } from "./connection.ts";
 import type { Environment } from "./environment.ts";
+import { Kept } from "./kept.ts";
 import { type MirrorParts, SessionMirror } from "./mirror.ts";
 import { failureOf } from "./problem.ts";
 import { Publisher } from "./publisher.ts";
-import { ReadMarks } from "./read-marks.ts";
 import { persist, type Wake } from "./retry.ts";
 import type { Store } from "./store.ts";
 import { Subscribable, same, settled } from "./subscribable.ts";
@@ -55,7 +55,8 @@ export class SessionManager extends Subscribable<SessionsView> {
   readonly #env: Environment;
   readonly #connection: Connection;
   readonly #wake: Wake;
-  readonly #marks: ReadMarks;
+  /** The last seq of each session that was read in this browser. */
+  readonly #marks: Kept;
   readonly #publisher: Publisher;
   /** Mirrors, the longest unused first. */
   readonly #mirrors = new Map<string, SessionMirror>();
@@ -82,7 +83,8 @@ export class SessionManager extends Subscribable<SessionsView> {
     this.#connection = parts.connection;
     this.#wake = parts.wake;
     this.#publisher = new Publisher(parts.env, () => this.#publish());
-    this.#marks = new ReadMarks(parts.store, parts.tabs, () => this.#publisher.soon());
+    this.#marks = new Kept("read", parts.store, parts.tabs);
+    this.#marks.subscribe(() => this.#publisher.soon());
   }
 
   /** The mirror of a session: the same one for all who ask while it is in use. It starts when somebody subscribes. */
@@ -118,7 +120,7 @@ export class SessionManager extends Subscribable<SessionsView> {
 
   /** A person has seen a session, up to a seq; by default all that the list knows of. */
   markRead = (id: string, seq: number = this.#rows.get(id)?.seq ?? 0): void => {
-    if (this.#marks.mark(id, seq)) this.#publisher.soon();
+    if (seq > Number(this.#marks.get(id))) this.#marks.set(id, String(seq));
   };
 
   /** Ends it, and the mirrors, for good. */
@@ -190,8 +192,8 @@ export class SessionManager extends Subscribable<SessionsView> {
       const page = await this.#api.sessions({
         search: this.#search,
         limit: Math.max(limit, 1),
+        cursor,
         signal,
-        ...(cursor && { cursor }),
       });
       signal.throwIfAborted();
       for (const row of page.items) found.set(row.id, row);
@@ -235,7 +237,7 @@ export class SessionManager extends Subscribable<SessionsView> {
     for (const id of removed) {
       this.#meanwhile.add(id);
       this.#rows.delete(id);
-      this.#marks.forget(id);
+      this.#marks.set(id, "");
     }
     this.#publisher.soon();
   }
@@ -247,7 +249,7 @@ export class SessionManager extends Subscribable<SessionsView> {
     if (!before && listed && this.#meanwhile.has(row.id)) return;
     this.#rows.set(row.id, before ? settled(before, row) : row);
     // What is in the first list is no news; what comes up later is.
-    if (this.#marks.of(row.id) === undefined) this.#marks.mark(row.id, listed ? row.seq : 0);
+    if (!this.#marks.get(row.id)) this.#marks.set(row.id, String(listed ? row.seq : 0));
     if (!before) this.#mirrors.get(row.id)?.appeared();
   }
 
@@ -274,7 +276,7 @@ export class SessionManager extends Subscribable<SessionsView> {
   readonly #items = new WeakMap<SessionRow, SessionItem>();
 
   #item(row: SessionRow): SessionItem {
-    const unread = row.seq > (this.#marks.of(row.id) ?? 0);
+    const unread = row.seq > Number(this.#marks.get(row.id));
     const known = this.#items.get(row);
     if (known?.unread === unread) return known;
     const item = { ...row, unread };

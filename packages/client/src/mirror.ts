@@ -503,28 +503,16 @@ export class SessionMirror extends Subscribable<SessionView> {
     if (follows) outbox.settle(this.id, (id, at) => at <= seq || has(id));
     const pending = outbox.of(this.id).filter(({ id }) => !has(id));
     const before = this.getSnapshot();
-    const next: SessionView = {
-      ...(shown
-        ? {
-            id: this.id,
-            session: seq > 0 ? shown.session : undefined,
-            seq,
-            head: shown.head,
-            messages: shown.messages,
-            hasMore: shown.hasMore,
-            below: shown.below,
-            runs: shown.runs,
-            run: shown.runs.find((run) => run.id === shown.session.run),
-            approvals: shown.approvals,
-            inbox: shown.inbox,
-          }
-        : this.#blank),
+    this.show({
+      ...this.#blank,
+      ...shown,
+      session: seq > 0 ? shown?.session : undefined,
+      run: shown?.runs.find((run) => run.id === shown.session.run),
       status: settled(before.status, this.#status()),
       older: this.#older,
       pending: same(before.pending, pending),
       gestures: this.#commands.gestures,
-    };
-    this.show(next);
+    });
   }
 
   #status(): SyncStatus {

@@ -34,10 +34,11 @@ export type Pending = Submission & {
   readonly state: PendingState;
 };
 
-type Kept = { session: string; submission: Submission; at: number; tab: string; failed?: Failure };
+/** What outlives the page: `tab` sends it. */
+type Entry = { readonly tab: string; readonly pending: Pending };
 
 const queued: PendingState = { name: "queued" };
-const none: readonly Pending[] = [];
+const prefix = "outbox:";
 
 /** Submissions of all sessions. */
 export class Outbox {
@@ -46,14 +47,12 @@ export class Outbox {
   readonly #store: Store;
   readonly #tabs: Tabs;
   readonly #wake: Wake;
-  /** By session, in the order in which they were sent. */
-  readonly #pending = new Map<string, readonly Pending[]>();
-  /** Ids that this tab sends. */
-  readonly #mine = new Set<string>();
+  readonly #pending = new Map<string, Pending>();
+  /** Ids that this tab sends, and what ends the sending. */
+  readonly #mine = new Map<string, AbortController>();
+  /** Sessions of which something is being sent. */
   readonly #sending = new Set<string>();
   readonly #ears = new Set<(session: string, accepted?: Accepted) => void>();
-  /** What ends the sending of a submission. */
-  readonly #stops = new Map<string, AbortController>();
   readonly #leave: (() => void)[];
   #over = false;
 
@@ -63,23 +62,22 @@ export class Outbox {
     this.#store = store;
     this.#tabs = tabs;
     this.#wake = wake;
+    const adopt = () => void this.#adopt();
     this.#leave = [
       tabs.onMessage((m) => {
-        if (m.type !== "outbox") return;
-        if (m.accepted && this.#find(m.id)) this.#set(m.id, { name: "accepted", seq: m.accepted.seq });
-        else this.#reread(m.id, m.session);
+        if (m.type === "outbox") this.#look(m.id, m.seq);
       }),
-      wake(() => void this.adopt()),
+      wake(adopt),
       env.onSignal((signal) => {
-        if (signal === "visible" || signal === "online") void this.adopt();
+        if (signal === "visible" || signal === "online") adopt();
       }),
     ];
-    void this.adopt();
+    adopt();
   }
 
-  /** The submissions of a session. The array is replaced, never changed. */
-  of(session: string): readonly Pending[] {
-    return this.#pending.get(session) ?? none;
+  /** The submissions of a session, in the order in which they were sent. */
+  of(session: string): Pending[] {
+    return [...this.#pending.values()].filter((one) => one.session === session).sort((a, b) => a.at - b.at);
   }
 
   /** Hears of changes: of which session, and what a submission became when it was accepted here. */
@@ -91,11 +89,10 @@ export class Outbox {
   /** Takes a submission. It is kept before this returns, and is sent in its turn. */
   send(session: string, submission: Submission): Pending {
     const pending: Pending = { ...submission, session, at: this.#env.now(), state: queued };
-    this.#mine.add(pending.id);
     this.#put(pending);
     this.#keep(pending);
     void this.#drain(session);
-    return this.#find(pending.id) ?? pending;
+    return this.#pending.get(pending.id) ?? pending;
   }
 
   /**
@@ -104,154 +101,117 @@ export class Outbox {
    * may be in the log all the same; then the log shows it.
    */
   takeBack(id: string): Submission | undefined {
-    const pending = this.#find(id);
+    const pending = this.#pending.get(id);
     if (!pending || pending.state.name === "accepted" || pending.state.name === "sending") return undefined;
     const { session, at, state, ...submission } = pending;
-    this.#remove(pending);
-    this.#store.set(`outbox:${id}`, undefined);
-    this.#tabs.tell({ type: "outbox", session, id });
+    this.#store.set(prefix + id, undefined);
+    this.#tabs.tell({ type: "outbox", id });
+    this.#forget(pending);
     return submission;
   }
 
   /** Forgets the accepted submissions that the log shows. It tells nobody: who looks at the log calls it. */
   settle(session: string, isShown: (id: string, seq: number) => boolean): void {
-    const known = this.of(session);
-    const left = known.filter(({ id, state }) => state.name !== "accepted" || !isShown(id, state.seq));
-    if (left.length < known.length) this.#replace(session, left);
-  }
-
-  /** Takes on what tabs have left that are no longer there. */
-  async adopt(): Promise<void> {
-    const left = this.#store.keys("outbox:").flatMap((key) => this.#read(key) ?? []);
-    for (const kept of left) this.#reread(kept.submission.id, kept.session);
-    for (const tab of new Set(left.map((kept) => kept.tab))) {
-      const there = await this.#tabs.isThere(tab);
-      if (this.#over) return;
-      if (there) continue;
-      for (const kept of left) {
-        const pending = this.#find(kept.submission.id);
-        // It may have been taken on, or acknowledged, by another tab meanwhile.
-        if (kept.tab !== tab || !pending || this.#read(`outbox:${pending.id}`)?.tab !== tab) continue;
-        this.#mine.add(pending.id);
-        this.#keep(pending);
-      }
+    for (const { id, state } of this.of(session)) {
+      if (state.name === "accepted" && isShown(id, state.seq)) this.#pending.delete(id);
     }
-    for (const session of this.#pending.keys()) void this.#drain(session);
   }
 
   /** Sends nothing more. What is kept stays for another page. */
   close(): void {
     this.#over = true;
     for (const leave of this.#leave) leave();
-    for (const stop of this.#stops.values()) stop.abort();
+    for (const stop of this.#mine.values()) stop.abort();
+  }
+
+  /** Takes on what tabs have left that are no longer there. */
+  async #adopt(): Promise<void> {
+    for (const key of this.#store.keys(prefix)) {
+      const id = key.slice(prefix.length);
+      this.#look(id);
+      const tab = this.#read(id)?.tab;
+      if (!tab || (await this.#tabs.isThere(tab)) || this.#over) continue;
+      const kept = this.#read(id);
+      // It may have been taken on, or acknowledged, by another tab meanwhile.
+      if (kept?.tab !== tab) continue;
+      this.#keep(kept.pending);
+      void this.#drain(kept.pending.session);
+    }
   }
 
   /** Sends what is this tab's to send, one after the other. */
   async #drain(session: string): Promise<void> {
     if (this.#sending.has(session)) return;
     this.#sending.add(session);
-    for (let next = this.#next(session); next && !this.#over; next = this.#next(session)) {
-      await this.#deliver(next);
-    }
+    const next = () =>
+      this.of(session).find(({ id, state }) => this.#mine.has(id) && state.name === "queued");
+    for (let one = next(); one && !this.#over; one = next()) await this.#deliver(one);
     this.#sending.delete(session);
   }
 
-  #next(session: string): Pending | undefined {
-    return this.of(session).find(
-      ({ id, state }) => this.#mine.has(id) && state.name !== "accepted" && state.name !== "failed",
-    );
-  }
-
-  async #deliver({ id, session, at: _, state: __, ...fields }: Pending): Promise<void> {
-    const stop = new AbortController();
-    this.#stops.set(id, stop);
-    const send = (attempt: number) => {
-      this.#set(id, { name: "sending", attempt });
+  async #deliver(pending: Pending): Promise<void> {
+    const { id, session, at, state, ...fields } = pending;
+    const signal = this.#mine.get(id)?.signal;
+    const become = (state: PendingState, accepted?: Accepted) => this.#put({ ...pending, state }, accepted);
+    const ask = (attempt: number) => {
+      become({ name: "sending", attempt });
       return this.#api.send(session, { id, ...fields });
     };
     const onFailure = (error: unknown, retryAt: number, attempt: number) => {
-      this.#set(id, { name: "waiting", attempt, retryAt, reason: failureOf(error) });
+      become({ name: "waiting", attempt, retryAt, reason: failureOf(error) });
     };
     try {
-      const how = { env: this.#env, wake: this.#wake, signal: stop.signal, onFailure };
-      const accepted = await persist(send, how);
-      this.#store.set(`outbox:${id}`, undefined);
-      this.#set(id, { name: "accepted", seq: accepted.seq }, accepted);
-      this.#tabs.tell({ type: "outbox", session, id, accepted: { seq: accepted.seq } });
+      const accepted = await persist(ask, { env: this.#env, wake: this.#wake, signal, onFailure });
+      const { seq } = accepted;
+      this.#store.set(prefix + id, undefined);
+      this.#tabs.tell({ type: "outbox", id, seq });
+      become({ name: "accepted", seq }, accepted);
     } catch (error) {
-      if (stop.signal.aborted) return;
-      this.#mine.delete(id); // whichever tab gives it back, it is gone in all
-      this.#set(id, { name: "failed", reason: failureOf(error) });
-      const pending = this.#find(id);
-      if (pending) this.#keep(pending);
-    } finally {
-      this.#stops.delete(id);
+      if (signal?.aborted) return;
+      const failed: Pending = { ...pending, state: { name: "failed", reason: failureOf(error) } };
+      this.#keep(failed);
+      this.#put(failed);
     }
+    this.#mine.delete(id); // whichever tab gives back what failed, it is gone in all
   }
 
-  #keep({ session, at, state, ...submission }: Pending): void {
-    const kept: Kept = { session, submission, at, tab: this.#tabs.id };
-    if (state.name === "failed") kept.failed = state.reason;
-    this.#store.set(`outbox:${submission.id}`, stringifyJson(kept));
-    this.#tabs.tell({ type: "outbox", session, id: submission.id });
+  /** Keeps it, as this tab's to send. */
+  #keep(pending: Pending): void {
+    const { id } = pending;
+    const entry: Entry = { tab: this.#tabs.id, pending };
+    this.#mine.set(id, new AbortController());
+    this.#store.set(prefix + id, stringifyJson(entry));
+    this.#tabs.tell({ type: "outbox", id });
   }
 
-  #read(key: string): Kept | undefined {
+  #read(id: string): Entry | undefined {
     try {
-      const kept = parseJson(this.#store.get(key) ?? "null") as Kept | null;
-      return kept?.submission?.id && kept.session ? kept : undefined;
+      const kept = parseJson(this.#store.get(prefix + id) ?? "") as Entry;
+      return kept.pending.state.name ? kept : undefined;
     } catch {
-      return undefined; // written by another version
+      return undefined; // there is none, or another version wrote it
     }
   }
 
-  /** Looks at what another tab keeps. */
-  #reread(id: string, session: string): void {
+  /** Looks at what another tab has. With a seq, it was accepted there. */
+  #look(id: string, seq?: number): void {
     if (this.#mine.has(id)) return;
-    const kept = this.#read(`outbox:${id}`);
-    const known = this.#find(id);
-    if (!kept) {
-      if (known && known.state.name !== "accepted") this.#remove(known);
-      return;
-    }
-    const state: PendingState = kept.failed ? { name: "failed", reason: kept.failed } : queued;
-    this.#put({ ...kept.submission, session, at: kept.at, state });
-  }
-
-  #find(id: string): Pending | undefined {
-    for (const list of this.#pending.values()) {
-      const found = list.find((pending) => pending.id === id);
-      if (found) return found;
-    }
-    return undefined;
-  }
-
-  #set(id: string, state: PendingState, accepted?: Accepted): void {
-    const pending = this.#find(id);
-    if (pending) this.#put({ ...pending, state }, accepted);
+    const known = this.#pending.get(id);
+    const kept = this.#read(id)?.pending;
+    if (known && seq) this.#put({ ...known, state: { name: "accepted", seq } });
+    else if (kept) this.#put({ ...kept, state: kept.state.name === "failed" ? kept.state : queued });
+    else if (known && known.state.name !== "accepted") this.#forget(known);
   }
 
   #put(pending: Pending, accepted?: Accepted): void {
-    const known = this.of(pending.session);
-    const list = known.some(({ id }) => id === pending.id)
-      ? known.map((other) => (other.id === pending.id ? pending : other))
-      : [...known, pending].sort((a, b) => a.at - b.at);
-    this.#pending.set(pending.session, list);
+    this.#pending.set(pending.id, pending);
     for (const hear of [...this.#ears]) hear(pending.session, accepted);
   }
 
-  #remove(pending: Pending): void {
-    this.#replace(
-      pending.session,
-      this.of(pending.session).filter(({ id }) => id !== pending.id),
-    );
-    this.#mine.delete(pending.id);
-    this.#stops.get(pending.id)?.abort();
-    for (const hear of [...this.#ears]) hear(pending.session);
-  }
-
-  #replace(session: string, list: readonly Pending[]): void {
-    if (list.length > 0) this.#pending.set(session, list);
-    else this.#pending.delete(session);
+  #forget({ id, session }: Pending): void {
+    this.#pending.delete(id);
+    this.#mine.get(id)?.abort();
+    this.#mine.delete(id);
+    for (const hear of [...this.#ears]) hear(session);
   }
 }

@@ -10,7 +10,7 @@ export type Persistence = {
   readonly env: Environment;
   readonly wake: Wake;
   /** Gives up: the promise is rejected with its reason. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** For how long, in milliseconds. Default: for ever. */
   readonly patience?: number;
   /** Whether an error is worth another try. Default: {@link isPassing}. */

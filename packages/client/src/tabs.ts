@@ -1,17 +1,11 @@
 import type { Channel, Environment } from "./environment.ts";
-import type { Accepted } from "./wire.ts";
 
 /** What tabs of one origin tell each other. Each is a hint: who misses it is late, not wrong. */
 export type TabMessage =
-  /** The outbox of a session changed; `accepted` is what a submission of it became. */
-  | {
-      readonly type: "outbox";
-      readonly session: string;
-      readonly id: string;
-      readonly accepted?: Pick<Accepted, "seq">;
-    }
-  | { readonly type: "draft"; readonly session: string; readonly text: string }
-  | { readonly type: "read"; readonly session: string; readonly seq: number }
+  /** A submission changed; with `seq` it was accepted. */
+  | { readonly type: "outbox"; readonly id: string; readonly seq?: number }
+  /** What is kept of a session changed. */
+  | { readonly type: "kept"; readonly name: string; readonly session: string; readonly text: string }
   /** Is that tab there? */
   | { readonly type: "who"; readonly tab: string }
   | { readonly type: "here"; readonly tab: string };

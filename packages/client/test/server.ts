@@ -292,6 +292,11 @@ export class FakeServer {
 
   /** Accepts a message once, and answers the same again with the same. */
   #submit(session: string, body: { id: string }): Response {
+    // A request is strict: a field that the server does not know is refused.
+    const known = ["id", "parts", "onBusy", "agent", "background", "parent"];
+    const wrong = Object.keys(body).filter((field) => !known.includes(field));
+    if (wrong.length > 0)
+      return problem(422, "invalid", { errors: [{ field: wrong[0], message: "unknown" }] });
     const script = this.script(session);
     const again = script.submitted.get(body.id);
     if (again && JSON.stringify(again.body) !== stringifyJson(body)) return problem(409, "message_conflict");
