@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -345,6 +346,42 @@ func TestACancelIsObeyedWhateverElseIsWrongWithTheRun(t *testing.T) {
 		run, err := near.Run(t.Context(), "r")
 		if err != nil || run.Status != session.Cancelled || run.Error != nil {
 			t.Errorf("the run whose agent is gone is %s after its cancel: %+v, %v", run.Status, run.Error, err)
+		}
+	})
+}
+
+func TestACallBeginsOnlyWhenItsStartIsKept(t *testing.T) {
+	many(t, func(t *testing.T) {
+		var kept atomic.Bool
+		early := 0
+		act := tool.New("act", "", func(context.Context, struct{}, tool.Call) (string, error) {
+			if !kept.Load() {
+				early++
+			}
+			return "done", nil
+		})
+		var stop func()
+		speak := func(s func()) model.Model {
+			stop = s
+			return modeltest.NewScript(modeltest.Reply(modeltest.Call("c", "act", `{}`)))
+		}
+		keep := func(events []session.Event) bool {
+			for _, e := range events {
+				switch e.Data.(type) {
+				case session.ToolStarted:
+					time.Sleep(100 * time.Millisecond) // whoever does not wait for it is now on his way
+					kept.Store(true)
+				case session.ToolCompleted:
+					stop()
+				}
+			}
+			return false
+		}
+		if _, _, err := carryOne(t, speak, keep, engine.ErrCancelled, act); err != nil {
+			t.Fatal(err)
+		}
+		if !kept.Load() || early > 0 {
+			t.Errorf("the call was made before its start was kept (%v)", kept.Load())
 		}
 	})
 }

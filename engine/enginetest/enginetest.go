@@ -28,6 +28,7 @@ func Exercise(t *testing.T, make Make) {
 		"CancelInAToolStopsIt":                           cancelsTool,
 		"CancelOfADeafToolHoldsTheBound":                 cancelsDeaf,
 		"CancelOfALostWorkersRunHoldsTheBound":           cancelsLost,
+		"CancelDoesNotWaitForALostWorkersLease":          cancelsBeforeTheLeaseEnds,
 		"CancelRacingCompletionEndsOnce":                 cancelRaces,
 		"AnApprovalHoldsNothingAndIsCarriedOn":           waitsForApproval,
 		"AnApprovedCallRunsWhileASiblingStillWaits":      approvesOneByOne,
@@ -276,6 +277,30 @@ func cancelsLost(t *testing.T, make Make) {
 	w.script.Add(modeltest.Reply(modeltest.Text("next")))
 	next := w.submit("ses")
 	w.untilStatus("ses", next, session.Completed)
+}
+
+func cancelsBeforeTheLeaseEnds(t *testing.T, make Make) {
+	w := newWorld(t, make)
+	w.lease = time.Hour
+	begun := newChan()
+	w.script.Add(modeltest.Reply(modeltest.Text("x"), modeltest.Do(func() { close(begun) }), modeltest.Stall()))
+	first := w.worker()
+	run := w.submit("ses")
+	<-begun
+	first.link.cut.Store(true)
+	w.worker()
+	start := time.Now()
+	w.cancel("ses", run)
+	w.untilStatus("ses", run, session.Cancelled)
+	if took := time.Since(start); took < grace || took > grace+3*time.Second {
+		t.Errorf("it took %s, and the worker had %s", took, grace)
+	}
+	for _, e := range w.events("ses") {
+		if r, ok := e.Data.(session.RunReconciled); ok && r.Cause != session.CauseCancelTimeout {
+			t.Errorf("the end is told as %s", r.Cause)
+		}
+	}
+	w.endsOnce("ses")
 }
 
 func cancelRaces(t *testing.T, make Make) {

@@ -49,6 +49,7 @@ type world struct {
 	script *modeltest.Script
 	agents *agent.Book
 	deaf   atomic.Bool // commits are not told to the engines
+	lease  time.Duration
 
 	mu      sync.Mutex
 	workers []*worker
@@ -81,7 +82,7 @@ func newWorld(t *testing.T, make Make, tools ...tool.Tool) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, make: make, script: modeltest.NewScript(), agents: book, changed: newChan()}
+	w := &world{t: t, make: make, script: modeltest.NewScript(), agents: book, lease: testLease, changed: newChan()}
 	w.store = memory.New(store.Options{OnCommit: w.told})
 	return w
 }
@@ -111,7 +112,7 @@ func (w *world) worker() *worker {
 		Store: k.link, Agents: w.agents, Log: slog.New(slog.DiscardHandler),
 		Models:  func(string) (model.Model, error) { return w.script, nil },
 		Backoff: engine.Backoff{First: 10 * time.Millisecond, Max: 50 * time.Millisecond},
-	}, testLease)
+	}, w.lease)
 	w.mu.Lock()
 	w.workers = append(w.workers, k)
 	w.mu.Unlock()
