@@ -19,7 +19,7 @@ export function Announcer({ view }: { readonly view: SessionView }): ReactElemen
 }
 
 function newsOf(before: SessionView, view: SessionView): string | undefined {
-  if (before.id !== view.id || before.seq === 0) return undefined;
+  if (before.id !== view.id || before.status.name === "loading") return undefined;
   const asked = view.approvals.find(({ id }) => !before.approvals.some((known) => known.id === id));
   if (asked) return `${toolTitle(asked.name)} needs your approval.`;
   for (const run of view.runs) {

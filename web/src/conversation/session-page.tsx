@@ -58,23 +58,28 @@ export function SessionPage({ id, fresh, linked, composer, onInspect }: Props): 
   }, [fresh, id, composer]);
 
   const stopping = view.run !== undefined && isStopping(view.run, view.gestures);
-  const foot = (
-    <div className="column">
-      <Queue items={view.inbox} gestures={view.gestures} />
-      <Composer
-        draftKey={draftKey}
-        run={view.run}
-        stopping={stopping}
-        fresh={view.messages.length === 0}
-        inputRef={composer}
-        onSent={onSent}
-      />
-    </div>
-  );
+  const isThere = view.status.name !== "missing" && view.status.name !== "deleted";
 
   return (
     <SessionContext value={actions}>
-      <Body view={view} linked={linked} sent={sent} foot={foot} onSent={onSent} />
+      <div className="conversation">
+        <Body view={view} linked={linked} sent={sent} onSent={onSent} />
+        {isThere && (
+          <div className="composer-area">
+            <div className="column">
+              <Queue items={view.inbox} gestures={view.gestures} />
+              <Composer
+                draftKey={draftKey}
+                run={view.run}
+                stopping={stopping}
+                fresh={view.messages.length === 0}
+                inputRef={composer}
+                onSent={onSent}
+              />
+            </div>
+          </div>
+        )}
+      </div>
       <Announcer view={view} />
     </SessionContext>
   );
@@ -84,14 +89,12 @@ type BodyProps = {
   readonly view: SessionView;
   readonly linked: string | undefined;
   readonly sent: number;
-  readonly foot: ReactNode;
   readonly onSent: () => void;
 };
 
-function Body({ view, linked, sent, foot, onSent }: BodyProps): ReactElement {
+function Body({ view, linked, sent, onSent }: BodyProps): ReactElement {
   const mirror = useMirror(view.id);
-  const { status } = view;
-  switch (status.name) {
+  switch (view.status.name) {
     case "missing":
       return (
         <PageState title="There is no such conversation">
@@ -101,30 +104,18 @@ function Body({ view, linked, sent, foot, onSent }: BodyProps): ReactElement {
     case "deleted":
       return <PageState title="This conversation was deleted">Whoever deleted it did so for good.</PageState>;
     case "loading":
-      return (
-        <div className="conversation">
-          <Loading />
-          <div className="composer-area">{foot}</div>
-        </div>
-      );
+      return <Loading />;
     default:
-      if (view.messages.length === 0 && view.pending.length === 0 && view.inbox.length === 0) {
-        return (
-          <div className="conversation">
-            <Welcome
-              onChoose={(text) => {
-                mirror.send(text);
-                onSent();
-              }}
-            />
-            <div className="composer-area">{foot}</div>
-          </div>
-        );
+      if (view.messages.length > 0 || view.pending.length > 0 || view.inbox.length > 0) {
+        return <Thread view={view} linked={linked} sent={sent} />;
       }
       return (
-        <Thread view={view} linked={linked} sent={sent}>
-          {foot}
-        </Thread>
+        <Welcome
+          onChoose={(text) => {
+            mirror.send(text);
+            onSent();
+          }}
+        />
       );
   }
 }

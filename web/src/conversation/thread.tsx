@@ -1,16 +1,7 @@
 import type { Message, Pending, Run, SessionView } from "@holdfast/client";
 import { isTerminal } from "@holdfast/client";
 import { ArrowDown } from "lucide-react";
-import {
-  type ReactElement,
-  type ReactNode,
-  useCallback,
-  useEffect,
-  useLayoutEffect,
-  useMemo,
-  useRef,
-  useState,
-} from "react";
+import { type ReactElement, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { Virtualizer, type VirtualizerHandle } from "virtua";
 import { useToasts } from "../ui/toast.tsx";
 import { AssistantTurn } from "./assistant-turn.tsx";
@@ -31,15 +22,13 @@ type Props = {
   readonly linked: string | undefined;
   /** Grows with each message that the person sends: then the end is shown. */
   readonly sent: number;
-  /** What stands under the thread: the composer. */
-  readonly children: ReactNode;
 };
 
 /** So many turns from the first one, earlier ones are loaded. */
 const ahead = 8;
 
 /** The conversation itself. Only what can be seen is on the page, however long it is. */
-export function Thread({ view, linked, sent, children }: Props): ReactElement {
+export function Thread({ view, linked, sent }: Props): ReactElement {
   const { mirror } = useSessionActions();
   const scroller = useRef<HTMLDivElement>(null);
   const list = useRef<VirtualizerHandle>(null);
@@ -70,7 +59,7 @@ export function Thread({ view, linked, sent, children }: Props): ReactElement {
   });
 
   return (
-    <div className="conversation">
+    <div className="thread">
       <div
         ref={scroller}
         className="scroller"
@@ -102,15 +91,12 @@ export function Thread({ view, linked, sent, children }: Props): ReactElement {
           )}
         </Virtualizer>
       </div>
-      <div className="composer-area">
-        {!following && turns.length > 0 && (
-          <button type="button" className="to-latest" onClick={follow}>
-            <ArrowDown size={16} aria-hidden="true" />
-            Jump to latest
-          </button>
-        )}
-        {children}
-      </div>
+      {!following && turns.length > 0 && (
+        <button type="button" className="to-latest" onClick={follow}>
+          <ArrowDown size={16} aria-hidden="true" />
+          Jump to latest
+        </button>
+      )}
     </div>
   );
 }

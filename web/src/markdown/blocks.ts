@@ -29,8 +29,8 @@ const footnote = /^ {0,3}\[\^[^\]\n]+\]:/;
  */
 export class Splitter {
   #text = "";
-  /** Where the last block begins, and how many definitions stand before it. */
-  #tail = { at: 0, definitions: 0 };
+  /** Where reading goes on: at the last block, with so many blocks and definitions before it. */
+  #tail = { at: 0, blocks: 0, definitions: 0 };
   #blocks: readonly Block[] = [];
   #definitions: readonly string[] = [];
   #result: Blocks = { blocks: [], definitions: "", rest: "" };
@@ -48,8 +48,8 @@ export class Splitter {
 
   #read(text: string): void {
     const grows = text.startsWith(this.#text);
-    const blocks = grows ? this.#blocks.slice(0, -1) : [];
-    const tail = grows ? this.#tail : { at: 0, definitions: 0 };
+    const tail = grows ? this.#tail : { at: 0, blocks: 0, definitions: 0 };
+    const blocks = this.#blocks.slice(0, tail.blocks);
     const definitions = this.#definitions.slice(0, tail.definitions);
     let { at } = tail;
     this.#tail = tail;
@@ -57,7 +57,7 @@ export class Splitter {
       const { raw, type } = token;
       if (type === "def" || (type === "paragraph" && footnote.test(raw))) definitions.push(raw.trim());
       else if (type !== "space") {
-        this.#tail = { at, definitions: definitions.length };
+        this.#tail = { at, blocks: blocks.length, definitions: definitions.length };
         const isCode = type === "code" && token.codeBlockStyle !== "indented";
         blocks.push(
           isCode ? { source: raw, code: { text: token.text, language: token.lang ?? "" } } : { source: raw },

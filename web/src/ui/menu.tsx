@@ -1,4 +1,5 @@
 import { type ReactElement, type ReactNode, useId, useRef, useState } from "react";
+import { flushSync } from "react-dom";
 import { IconButton } from "./icon-button.tsx";
 
 /** One entry of a menu. */
@@ -26,7 +27,8 @@ export function Menu({ label, icon, items, small }: Props): ReactElement {
 
   function placed(event: { newState: string }): void {
     const isOpen = event.newState === "open";
-    setOpen(isOpen);
+    // What is in it has to be there to be measured, and to take the focus.
+    flushSync(() => setOpen(isOpen));
     if (!isOpen || !menu.current || !button.current) return;
     const at = button.current.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = menu.current;
