@@ -53,7 +53,7 @@ func run(ctx context.Context, out io.Writer, dir, message, text string) error {
 }
 
 func main() {
-	if err := run(context.Background(), os.Stdout, "data", "msg_1", "What is the weather in Lisbon?"); err != nil {
+	if err := run(context.Background(), os.Stdout, "embed-data", "msg_1", "What is the weather in Lisbon?"); err != nil {
 		log.Fatal(err)
 	}
 }
