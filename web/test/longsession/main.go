@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -22,7 +23,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string) (err error) {
 	if len(args) != 3 {
 		return fmt.Errorf("give DIR SESSION MESSAGES, not %q", args)
 	}
@@ -34,7 +35,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer st.Close()
+	defer func() { err = errors.Join(err, st.Close()) }()
 	for _, events := range batches(n) {
 		_, err := st.Append(ctx, args[1], func(*session.State) ([]session.Event, error) { return events, nil })
 		if err != nil {
