@@ -1,9 +1,7 @@
-import type { Api } from "./api.ts";
 import { Commands } from "./commands.ts";
-import type { Connection } from "./connection.ts";
-import type { Environment } from "./environment.ts";
+import type { Parts } from "./parts.ts";
 import { failureOf } from "./problem.ts";
-import { persist, type Wake } from "./retry.ts";
+import { persist } from "./retry.ts";
 import { Subscribable, same } from "./subscribable.ts";
 import type { Approval, Decision, Failure, Json } from "./wire.ts";
 
@@ -28,10 +26,7 @@ const skipsMost = 4;
 
 /** The inbox of approvals. It is asked for anew whenever the list of sessions says that one may have changed. */
 export class Approvals extends Subscribable<ApprovalsView> {
-  readonly #api: Api;
-  readonly #env: Environment;
-  readonly #wake: Wake;
-  readonly #connection: Connection;
+  readonly #parts: Parts;
   readonly #commands: Commands;
   #items: readonly Approval[] = [];
   #loaded = false;
@@ -44,13 +39,10 @@ export class Approvals extends Subscribable<ApprovalsView> {
   #stopWait: (() => void) | undefined;
   #stopList = () => {};
 
-  constructor(api: Api, env: Environment, wake: Wake, connection: Connection) {
+  constructor(parts: Parts) {
     super({ items: [], loaded: false, failure: undefined, deciding: [] });
-    this.#api = api;
-    this.#env = env;
-    this.#wake = wake;
-    this.#connection = connection;
-    this.#commands = new Commands(env, wake, () => this.#publish());
+    this.#parts = parts;
+    this.#commands = new Commands(parts, () => this.#publish());
   }
 
   /** Decides. A `Problem` with `approval_decided` has the approval as somebody else decided it. */
@@ -60,7 +52,7 @@ export class Approvals extends Subscribable<ApprovalsView> {
     options: { note?: string; arguments?: Json } = {},
   ): Promise<Approval> => {
     const ask = async () => {
-      const answer = await this.#api.decide(approval, { decision, ...options });
+      const answer = await this.#parts.api.decide(approval, { decision, ...options });
       this.#items = this.#items.filter(({ id }) => id !== approval);
       return answer;
     };
@@ -81,7 +73,7 @@ export class Approvals extends Subscribable<ApprovalsView> {
   }
 
   protected override started(): void {
-    this.#stopList = this.#connection.followList({
+    this.#stopList = this.#parts.connection.followList({
       listed: () => this.#refresh(),
       rows: (upsert, removed) => {
         // Only the row of a session tells that something was asked, or decided.
@@ -100,7 +92,8 @@ export class Approvals extends Subscribable<ApprovalsView> {
   /** They may have changed: asks for them, soon. */
   #refresh(): void {
     this.#stale = true;
-    this.#stopWait ??= this.#env.after(Math.max(this.#askedAt + pause - this.#env.now(), 0), () => {
+    const { after, now } = this.#parts.env;
+    this.#stopWait ??= after(Math.max(this.#askedAt + pause - now(), 0), () => {
       this.#stopWait = undefined;
       // What is under way was read before the change, or hangs.
       if (!this.#load || this.#skips++ < skipsMost) void this.#fetch();
@@ -112,15 +105,16 @@ export class Approvals extends Subscribable<ApprovalsView> {
     const load = new AbortController();
     this.#load = load;
     this.#stale = false;
-    this.#askedAt = this.#env.now();
+    const { api, env, connection } = this.#parts;
+    this.#askedAt = env.now();
     const { signal } = load;
-    const ask = () => this.#api.approvals({ status: "pending", limit: pageSize, signal });
+    const ask = () => api.approvals({ status: "pending", limit: pageSize, signal });
     const onFailure = (error: unknown) => {
       this.#failure = failureOf(error);
       this.#publish();
     };
     try {
-      const how = { env: this.#env, wake: this.#wake, signal, passes: () => true, onFailure };
+      const how = { env, wake: connection.onReturn, signal, passes: () => true, onFailure };
       const { items } = await persist(ask, how);
       this.#load = undefined;
       this.#failure = undefined;

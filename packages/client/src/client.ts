@@ -5,7 +5,6 @@ import { browser, type Environment } from "./environment.ts";
 import { Kept } from "./kept.ts";
 import { SessionManager } from "./manager.ts";
 import { Outbox } from "./outbox.ts";
-import type { Wake } from "./retry.ts";
 import { Store } from "./store.ts";
 import { Tabs } from "./tabs.ts";
 
@@ -46,14 +45,13 @@ export function createClient(options: ClientOptions = {}): Client {
   const name = `holdfast:${baseUrl}:`;
   const api = new Api(baseUrl, env);
   const connection = new Connection(baseUrl, env);
-  const wake = returns(connection);
   const store = new Store(env.storage, name);
   const tabs = new Tabs(name, env);
-  const outbox = new Outbox(api, env, store, tabs, wake);
+  const parts = { env, api, connection, store, tabs };
+  const outbox = new Outbox(parts);
   const drafts = new Kept("draft", store, tabs);
-  const window = options.window ?? 50;
-  const sessions = new SessionManager({ api, connection, env, outbox, wake, window, store, tabs });
-  const approvals = new Approvals(api, env, wake, connection);
+  const sessions = new SessionManager({ ...parts, outbox, window: options.window ?? 50 });
+  const approvals = new Approvals(parts);
   return {
     api,
     connection,
@@ -68,27 +66,5 @@ export function createClient(options: ClientOptions = {}): Client {
       drafts.close();
       tabs.close();
     },
-  };
-}
-
-/** Calls when the connection is there again after it was not: what failed meanwhile may do better now. */
-function returns(connection: Connection): Wake {
-  const wakes = new Set<() => void>();
-  let opened = false;
-  let left = false;
-  connection.subscribe(() => {
-    const { name } = connection.getSnapshot();
-    if (name !== "open") {
-      left ||= name !== "connecting" || opened;
-      return;
-    }
-    opened = true;
-    const back = left;
-    left = false;
-    if (back) for (const wake of [...wakes]) wake();
-  });
-  return (wake) => {
-    wakes.add(wake);
-    return () => wakes.delete(wake);
   };
 }

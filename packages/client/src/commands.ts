@@ -5,8 +5,8 @@
  * @module
  */
 
-import type { Environment } from "./environment.ts";
-import { persist, type Wake } from "./retry.ts";
+import type { Parts } from "./parts.ts";
+import { persist } from "./retry.ts";
 import type { Decision, Snapshot } from "./wire.ts";
 
 /** What the person did, from the moment on until its effect is in the log. */
@@ -32,16 +32,14 @@ const none: readonly Gesture[] = [];
 
 /** The gestures of one session. */
 export class Commands {
-  readonly #env: Environment;
-  readonly #wake: Wake;
+  readonly #parts: Pick<Parts, "env" | "connection">;
   readonly #changed: () => void;
   #open: readonly Entry[] = [];
   #gestures = none;
 
   /** `changed` is called at once when a gesture begins, and when one ends. */
-  constructor(env: Environment, wake: Wake, changed: () => void) {
-    this.#env = env;
-    this.#wake = wake;
+  constructor(parts: Pick<Parts, "env" | "connection">, changed: () => void) {
+    this.#parts = parts;
     this.#changed = changed;
   }
 
@@ -63,7 +61,8 @@ export class Commands {
     const entry: Entry = { gesture, isDone: undefined };
     this.#set([...this.#open, entry]);
     try {
-      const answer = await persist(ask, { env: this.#env, wake: this.#wake, patience });
+      const { env, connection } = this.#parts;
+      const answer = await persist(ask, { env, wake: connection.onReturn, patience });
       entry.isDone = answer ? (shown) => shown.seq >= answer.seq : isDone;
       this.#changed();
       return answer;

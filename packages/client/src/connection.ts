@@ -7,6 +7,7 @@
 
 import { backoff } from "./backoff.ts";
 import type { Environment, Signal } from "./environment.ts";
+import type { Wake } from "./retry.ts";
 import { Subscribable } from "./subscribable.ts";
 import type { ReasonCode, Transport, TransportEvents } from "./transport.ts";
 import { SocketTransport } from "./transport-socket.ts";
@@ -81,6 +82,9 @@ export class Connection extends Subscribable<ConnectionState> {
   readonly #sessions = new Map<string, Followed>();
   readonly #lists = new Set<ListFollower>();
   readonly #users = new Set<object>();
+  readonly #wakes = new Set<() => void>();
+  /** Attempts since somebody began to use it. */
+  #attempts = 0;
   /** Grows with each attempt: what an earlier transport still tells is not heard. */
   #generation = 0;
   #transport: Transport | undefined;
@@ -108,6 +112,12 @@ export class Connection extends Subscribable<ConnectionState> {
   get #state(): ConnectionState {
     return this.getSnapshot();
   }
+
+  /** Tells that the connection is there again after it was not: what failed meanwhile may do better now. */
+  onReturn: Wake = (wake) => {
+    this.#wakes.add(wake);
+    return () => this.#wakes.delete(wake);
+  };
 
   /** Has the connection there, until the returned function is called. */
   use(): () => void {
@@ -190,7 +200,10 @@ export class Connection extends Subscribable<ConnectionState> {
     if (state.name === "waiting") {
       this.#stopTimer = this.#env.after(state.retryAt - this.#env.now(), () => this.#connect());
     }
-    if (state.name === "closed") this.#stopSignals();
+    if (state.name === "closed") {
+      this.#attempts = 0;
+      this.#stopSignals();
+    }
     if (before.name === "open") {
       for (const followed of this.#sessions.values()) {
         followed.stopTimer();
@@ -220,6 +233,7 @@ export class Connection extends Subscribable<ConnectionState> {
   #connect(): void {
     this.#transport?.close();
     const generation = ++this.#generation;
+    this.#attempts++;
     const now = this.#env.now();
     this.#attemptAt = now;
     this.#heardAt = 0;
@@ -279,6 +293,7 @@ export class Connection extends Subscribable<ConnectionState> {
     this.#enter({ name: "open", since: this.#env.now(), transport: transport.kind });
     for (const session of [...this.#sessions.keys()]) this.again(session);
     if (this.#lists.size > 0) transport.followList();
+    if (this.#attempts > 1) for (const wake of [...this.#wakes]) wake();
   }
 
   #ended(reason: ReasonCode, asked: number): void {

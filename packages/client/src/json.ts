@@ -32,11 +32,6 @@ export function parseJson(text: string): unknown {
 /** Writes JSON. A `bigint` becomes the number it is, digit by digit. */
 export function stringifyJson(value: unknown): string {
   const mark = `#${Math.random()}:`;
-  let marked = false;
-  const text = JSON.stringify(value, (_, item: unknown) => {
-    if (typeof item !== "bigint") return item;
-    marked = true;
-    return mark + item;
-  });
-  return marked ? text.replace(new RegExp(`"${mark}(-?\\d+)"`, "g"), "$1") : text;
+  const text = JSON.stringify(value, (_, item: unknown) => (typeof item === "bigint" ? mark + item : item));
+  return text.replace(new RegExp(`"${mark}(-?\\d+)"`, "g"), "$1");
 }

@@ -5,17 +5,12 @@
  * @module
  */
 
-import type { Api } from "./api.ts";
-import type { Connection } from "./connection.ts";
-import type { Environment } from "./environment.ts";
 import { Kept } from "./kept.ts";
 import { type MirrorParts, SessionMirror } from "./mirror.ts";
 import { failureOf } from "./problem.ts";
 import { Publisher } from "./publisher.ts";
-import { persist, type Wake } from "./retry.ts";
-import type { Store } from "./store.ts";
+import { persist } from "./retry.ts";
 import { Subscribable, same, settled } from "./subscribable.ts";
-import type { Tabs } from "./tabs.ts";
 import type { Failure, SessionRow } from "./wire.ts";
 
 /** A session in the list. */
@@ -36,13 +31,8 @@ export type SessionsView = {
   readonly failure: Failure | undefined;
 };
 
-/** What a manager is made with. */
-export type ManagerParts = MirrorParts & { readonly store: Store; readonly tabs: Tabs };
-
 const pageSize = 50;
 const pageMost = 200;
-/** For how long a further page is tried, in milliseconds. */
-const patience = 20_000;
 /** Mirrors that nobody watches and that are kept: to come back to one costs only what was missed. */
 const keptMost = 20;
 /** How long a search waits for the next letter, in milliseconds. */
@@ -50,11 +40,7 @@ const typing = 200;
 
 /** See the module. The list is followed while somebody subscribes. */
 export class SessionManager extends Subscribable<SessionsView> {
-  readonly #parts: ManagerParts;
-  readonly #api: Api;
-  readonly #env: Environment;
-  readonly #connection: Connection;
-  readonly #wake: Wake;
+  readonly #parts: MirrorParts;
   /** The last seq of each session that was read in this browser. */
   readonly #marks: Kept;
   readonly #publisher: Publisher;
@@ -70,18 +56,14 @@ export class SessionManager extends Subscribable<SessionsView> {
   #failure: Failure | undefined;
   #load: AbortController | undefined;
   /** Sessions that changed, or went, while the list was on its way. */
-  #meanwhile = new Set<string>();
-  #more: Promise<void> | undefined;
+  readonly #meanwhile = new Set<string>();
+  #loading: Promise<void> | undefined;
   #stopList = () => {};
   #stopTyping = () => {};
 
-  constructor(parts: ManagerParts) {
+  constructor(parts: MirrorParts) {
     super({ items: [], search: "", hasMore: false, status: "loading", failure: undefined });
     this.#parts = { ...parts, onWatched: (mirror, watched) => this.#watched(mirror, watched) };
-    this.#api = parts.api;
-    this.#env = parts.env;
-    this.#connection = parts.connection;
-    this.#wake = parts.wake;
     this.#publisher = new Publisher(parts.env, () => this.#publish());
     this.#marks = new Kept("read", parts.store, parts.tabs);
     this.#marks.subscribe(() => this.#publisher.soon());
@@ -94,7 +76,7 @@ export class SessionManager extends Subscribable<SessionsView> {
   };
 
   /** The mirror of a session that the server does not have: its first message begins it. */
-  create = (): SessionMirror => this.#add(new SessionMirror(this.#env.id("ses_"), this.#parts, true));
+  create = (): SessionMirror => this.#add(new SessionMirror(this.#parts.env.id("ses_"), this.#parts, true));
 
   /** Shows the sessions whose title holds a text, in any case; "" shows all. */
   search = (text: string): void => {
@@ -105,17 +87,14 @@ export class SessionManager extends Subscribable<SessionsView> {
     this.#loaded = false;
     this.#load?.abort();
     this.#stopTyping();
-    this.#stopTyping = this.#env.after(typing, () => void this.#fetch());
+    this.#stopTyping = this.#parts.env.after(typing, () => this.#fetch());
     this.#publisher.now();
   };
 
-  /** Loads the next page. What fails shows in `failure`. */
+  /** Loads the next page. What fails shows in `failure`, and is tried again. */
   loadMore = (): Promise<void> => {
-    this.#more ??= this.#nextPage().finally(() => {
-      this.#more = undefined;
-      this.#publisher.soon();
-    });
-    return this.#more;
+    if (!this.#loading && this.#next) this.#fetch(this.#next);
+    return this.#loading ?? Promise.resolve();
   };
 
   /** A person has seen a session, up to a seq; by default all that the list knows of. */
@@ -133,8 +112,8 @@ export class SessionManager extends Subscribable<SessionsView> {
   }
 
   protected override started(): void {
-    this.#stopList = this.#connection.followList({
-      listed: () => void this.#fetch(),
+    this.#stopList = this.#parts.connection.followList({
+      listed: () => this.#fetch(),
       rows: (upsert, removed) => this.#take(upsert, removed),
     });
   }
@@ -169,64 +148,48 @@ export class SessionManager extends Subscribable<SessionsView> {
     }
   }
 
-  /** Gets the list as far as it was loaded, however long it takes. */
-  async #fetch(): Promise<void> {
+  /** Gets the list as far as it was loaded, or what follows a cursor, however long it takes. */
+  #fetch(cursor?: string): void {
     this.#load?.abort();
     const load = new AbortController();
+    const { signal } = load;
     this.#load = load;
-    this.#meanwhile = new Set();
+    this.#meanwhile.clear();
     const onFailure = (error: unknown) => {
       this.#failure = failureOf(error);
       this.#publisher.soon();
     };
-    const how = { env: this.#env, wake: this.#wake, signal: load.signal, passes: () => true, onFailure };
-    await persist(() => this.#pages(load.signal), how).catch(() => {}); // it was asked for anew
+    const { env, connection } = this.#parts;
+    const how = { env, wake: connection.onReturn, signal, passes: () => true, onFailure };
+    const loading = persist(() => this.#read(signal, cursor), how)
+      .catch(() => {}) // it was asked for anew
+      .finally(() => {
+        if (this.#loading === loading) this.#loading = undefined;
+      });
+    this.#loading = loading;
   }
 
-  async #pages(signal: AbortSignal): Promise<void> {
-    const wanted = Math.max(this.#shown().length, pageSize);
+  async #read(signal: AbortSignal, from: string | undefined): Promise<void> {
+    const wanted = from ? pageSize : Math.max(this.#shown().length, pageSize);
     const found = new Map<string, SessionRow>();
-    let cursor: string | undefined;
+    let cursor = from;
     do {
-      const limit = Math.min(wanted - found.size, pageMost);
-      const page = await this.#api.sessions({
-        search: this.#search,
-        limit: Math.max(limit, 1),
-        cursor,
-        signal,
-      });
+      const limit = Math.max(Math.min(wanted - found.size, pageMost), 1);
+      const page = await this.#parts.api.sessions({ search: this.#search, limit, cursor, signal });
       signal.throwIfAborted();
       for (const row of page.items) found.set(row.id, row);
       cursor = page.next;
     } while (cursor && found.size < wanted);
-    const last = [...found.values()].at(-1);
-    this.#edge = cursor ? last : undefined;
+    this.#edge = cursor ? [...found.values()].at(-1) : undefined;
     this.#next = cursor;
     this.#loaded = true;
+    this.#failure = undefined;
     // A row that was within reach and is not there any more is gone.
-    for (const row of this.#shown()) {
-      if (!found.has(row.id) && !this.#meanwhile.has(row.id)) this.#rows.delete(row.id);
+    for (const { id } of from ? [] : this.#shown()) {
+      if (!found.has(id) && !this.#meanwhile.has(id)) this.#rows.delete(id);
     }
     for (const row of found.values()) this.#upsert(row, true);
-    this.#failure = undefined;
     this.#publisher.soon();
-  }
-
-  async #nextPage(): Promise<void> {
-    const cursor = this.#next;
-    if (!cursor || !this.#loaded) return;
-    const search = this.#search;
-    try {
-      const ask = () => this.#api.sessions({ search, cursor, limit: pageSize });
-      const page = await persist(ask, { env: this.#env, wake: this.#wake, patience });
-      if (this.#next !== cursor || this.#search !== search) return; // the list was asked for anew
-      for (const row of page.items) this.#upsert(row, true);
-      this.#next = page.next;
-      this.#edge = page.next ? (page.items.at(-1) ?? this.#edge) : undefined;
-      this.#failure = undefined;
-    } catch (error) {
-      this.#failure = failureOf(error);
-    }
   }
 
   #take(upsert: readonly SessionRow[], removed: readonly string[]): void {

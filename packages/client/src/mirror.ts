@@ -5,16 +5,15 @@
  * @module
  */
 
-import type { Api } from "./api.ts";
 import { backoff } from "./backoff.ts";
 import { Commands } from "./commands.ts";
-import type { Connection, Follower } from "./connection.ts";
-import type { Environment } from "./environment.ts";
+import type { Follower } from "./connection.ts";
 import { foldAll, isDelta, rangeOf } from "./fold.ts";
 import type { Outbox, Pending } from "./outbox.ts";
+import type { Parts } from "./parts.ts";
 import { failureOf, Problem } from "./problem.ts";
 import { Publisher } from "./publisher.ts";
-import { persist, sleep, type Wake } from "./retry.ts";
+import { never, persist, sleep } from "./retry.ts";
 import { adopt, empty, fromSnapshot, prepend, type State } from "./state.ts";
 import { Subscribable, same, settled } from "./subscribable.ts";
 import { blank, type OlderStatus, type SessionView, type SyncStatus } from "./view.ts";
@@ -25,6 +24,7 @@ import type {
   Failure,
   Frame,
   Json,
+  Message,
   Outcome,
   OutgoingPart,
   Run,
@@ -33,13 +33,8 @@ import type {
 } from "./wire.ts";
 
 /** What a mirror is made with. */
-export type MirrorParts = {
-  readonly api: Api;
-  readonly connection: Connection;
-  readonly env: Environment;
+export type MirrorParts = Parts & {
   readonly outbox: Outbox;
-  /** Tells that the connection is there again. */
-  readonly wake: Wake;
   /** Messages of a snapshot, and of a page of earlier ones. */
   readonly window: number;
   /** Somebody watches it, or nobody any more. */
@@ -114,7 +109,7 @@ export class SessionMirror extends Subscribable<SessionView> {
     this.#blank = nothing;
     if (fresh) this.#asleep = "new";
     this.#publisher = new Publisher(parts.env, () => this.#publish());
-    this.#commands = new Commands(parts.env, parts.wake, () => this.#publisher.now());
+    this.#commands = new Commands(parts, () => this.#publisher.now());
   }
 
   /** Whether somebody watches. */
@@ -143,9 +138,7 @@ export class SessionMirror extends Subscribable<SessionView> {
 
   /** Says something else in the place of a message: a new branch. */
   edit = (message: string, what: string | readonly OutgoingPart[], options: SendOptions = {}): Pending => {
-    const old = this.getSnapshot().messages.find((m) => m.id === message);
-    if (!old) throw new RangeError(`the message ${message} is not shown`);
-    return this.send(what, { parent: old.parent ?? "", ...options });
+    return this.send(what, { parent: this.#message(message).parent ?? "", ...options });
   };
 
   /** Stops the active run, or the given one and no other. Undefined if there is none. That it has ended already is no error. */
@@ -172,12 +165,7 @@ export class SessionMirror extends Subscribable<SessionView> {
   };
 
   /** Makes an answer again: see {@link retry}. */
-  regenerate = (message: string): Promise<Run> => {
-    const run = this.getSnapshot().messages.find((m) => m.id === message)?.run;
-    return run
-      ? this.retry(run)
-      : Promise.reject(new RangeError(`no run of the message ${message} is known`));
-  };
+  regenerate = async (message: string): Promise<Run> => this.retry(this.#message(message).run ?? "");
 
   /** Decides an approval. A `Problem` with `approval_decided` has the approval as somebody else decided it. */
   decide = async (
@@ -396,16 +384,16 @@ export class SessionMirror extends Subscribable<SessionView> {
 
   /** Gets a snapshot, however long it takes. The connection's return starts it anew: an answer may be lost with the old one. */
   async #fetch(): Promise<void> {
-    const { api, env, wake, window } = this.#parts;
+    const { api, connection, env, window } = this.#parts;
     this.#load?.abort();
     this.#load = new AbortController();
     const { signal } = this.#load;
-    const stopWake = wake(() => void this.#fetch());
+    const stopWake = connection.onReturn(() => void this.#fetch());
     signal.addEventListener("abort", stopWake);
     const ask = async () => {
       const snapshot = await api.snapshot(this.id, { window, signal });
       if (this.#state && this.#phase === "following" && snapshot.seq < this.#state.shown.seq) {
-        throw new RangeError("the snapshot is older than what is here");
+        throw new RangeError("an old snapshot");
       }
       return snapshot;
     };
@@ -462,7 +450,8 @@ export class SessionMirror extends Subscribable<SessionView> {
 
   /** Gets the page before the window, in a state to be put there. */
   async #page(): Promise<void> {
-    const { api, env, wake, window } = this.#parts;
+    const { api, connection, env, window } = this.#parts;
+    const wake = connection.onReturn;
     for (let tries = 0; tries < pageTries; tries++) {
       const first = this.#state?.shown.messages[0];
       if (!first?.parent) return;
@@ -481,7 +470,13 @@ export class SessionMirror extends Subscribable<SessionView> {
       this.#state = next;
       return;
     }
-    throw new Error("the branch changes too quickly");
+    throw new Error("the branch goes on changing");
+  }
+
+  #message(id: string): Message {
+    const found = this.getSnapshot().messages.find((m) => m.id === id);
+    if (!found) throw new RangeError(`the message ${id} is not shown`);
+    return found;
   }
 
   #setOlder(older: OlderStatus): void {
@@ -535,8 +530,6 @@ export class SessionMirror extends Subscribable<SessionView> {
     }
   }
 }
-
-const never: Wake = () => () => {};
 
 function waits(shown: Snapshot, message: string): boolean {
   return shown.inbox.some((item) => item.message.id === message);

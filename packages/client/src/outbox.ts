@@ -6,13 +6,10 @@
  * @module
  */
 
-import type { Api } from "./api.ts";
-import type { Environment } from "./environment.ts";
 import { parseJson, stringifyJson } from "./json.ts";
+import type { Parts } from "./parts.ts";
 import { failureOf } from "./problem.ts";
-import { persist, type Wake } from "./retry.ts";
-import type { Store } from "./store.ts";
-import type { Tabs } from "./tabs.ts";
+import { persist } from "./retry.ts";
 import type { Accepted, Failure, Submission } from "./wire.ts";
 
 /** Where a submission is. Times are milliseconds since 1970. */
@@ -42,11 +39,7 @@ const prefix = "outbox:";
 
 /** Submissions of all sessions. */
 export class Outbox {
-  readonly #api: Api;
-  readonly #env: Environment;
-  readonly #store: Store;
-  readonly #tabs: Tabs;
-  readonly #wake: Wake;
+  readonly #parts: Parts;
   readonly #pending = new Map<string, Pending>();
   /** Ids that this tab sends, and what ends the sending. */
   readonly #mine = new Map<string, AbortController>();
@@ -56,18 +49,15 @@ export class Outbox {
   readonly #leave: (() => void)[];
   #over = false;
 
-  constructor(api: Api, env: Environment, store: Store, tabs: Tabs, wake: Wake) {
-    this.#api = api;
-    this.#env = env;
-    this.#store = store;
-    this.#tabs = tabs;
-    this.#wake = wake;
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    const { env, connection, tabs } = parts;
     const adopt = () => void this.#adopt();
     this.#leave = [
       tabs.onMessage((m) => {
         if (m.type === "outbox") this.#look(m.id, m.seq);
       }),
-      wake(adopt),
+      connection.onReturn(adopt),
       env.onSignal((signal) => {
         if (signal === "visible" || signal === "online") adopt();
       }),
@@ -88,7 +78,7 @@ export class Outbox {
 
   /** Takes a submission. It is kept before this returns, and is sent in its turn. */
   send(session: string, submission: Submission): Pending {
-    const pending: Pending = { ...submission, session, at: this.#env.now(), state: queued };
+    const pending: Pending = { ...submission, session, at: this.#parts.env.now(), state: queued };
     this.#put(pending);
     this.#keep(pending);
     void this.#drain(session);
@@ -104,8 +94,8 @@ export class Outbox {
     const pending = this.#pending.get(id);
     if (!pending || pending.state.name === "accepted" || pending.state.name === "sending") return undefined;
     const { session, at, state, ...submission } = pending;
-    this.#store.set(prefix + id, undefined);
-    this.#tabs.tell({ type: "outbox", id });
+    this.#parts.store.set(prefix + id, undefined);
+    this.#parts.tabs.tell({ type: "outbox", id });
     this.#forget(pending);
     return submission;
   }
@@ -126,11 +116,11 @@ export class Outbox {
 
   /** Takes on what tabs have left that are no longer there. */
   async #adopt(): Promise<void> {
-    for (const key of this.#store.keys(prefix)) {
+    for (const key of this.#parts.store.keys(prefix)) {
       const id = key.slice(prefix.length);
       this.#look(id);
       const tab = this.#read(id)?.tab;
-      if (!tab || (await this.#tabs.isThere(tab)) || this.#over) continue;
+      if (!tab || (await this.#parts.tabs.isThere(tab)) || this.#over) continue;
       const kept = this.#read(id);
       // It may have been taken on, or acknowledged, by another tab meanwhile.
       if (kept?.tab !== tab) continue;
@@ -155,16 +145,17 @@ export class Outbox {
     const become = (state: PendingState, accepted?: Accepted) => this.#put({ ...pending, state }, accepted);
     const ask = (attempt: number) => {
       become({ name: "sending", attempt });
-      return this.#api.send(session, { id, ...fields });
+      return this.#parts.api.send(session, { id, ...fields });
     };
     const onFailure = (error: unknown, retryAt: number, attempt: number) => {
       become({ name: "waiting", attempt, retryAt, reason: failureOf(error) });
     };
     try {
-      const accepted = await persist(ask, { env: this.#env, wake: this.#wake, signal, onFailure });
+      const { env, connection } = this.#parts;
+      const accepted = await persist(ask, { env, wake: connection.onReturn, signal, onFailure });
       const { seq } = accepted;
-      this.#store.set(prefix + id, undefined);
-      this.#tabs.tell({ type: "outbox", id, seq });
+      this.#parts.store.set(prefix + id, undefined);
+      this.#parts.tabs.tell({ type: "outbox", id, seq });
       become({ name: "accepted", seq }, accepted);
     } catch (error) {
       if (signal?.aborted) return;
@@ -178,15 +169,15 @@ export class Outbox {
   /** Keeps it, as this tab's to send. */
   #keep(pending: Pending): void {
     const { id } = pending;
-    const entry: Entry = { tab: this.#tabs.id, pending };
+    const entry: Entry = { tab: this.#parts.tabs.id, pending };
     this.#mine.set(id, new AbortController());
-    this.#store.set(prefix + id, stringifyJson(entry));
-    this.#tabs.tell({ type: "outbox", id });
+    this.#parts.store.set(prefix + id, stringifyJson(entry));
+    this.#parts.tabs.tell({ type: "outbox", id });
   }
 
   #read(id: string): Entry | undefined {
     try {
-      const kept = parseJson(this.#store.get(prefix + id) ?? "") as Entry;
+      const kept = parseJson(this.#parts.store.get(prefix + id) ?? "") as Entry;
       return kept.pending.state.name ? kept : undefined;
     } catch {
       return undefined; // there is none, or another version wrote it

@@ -5,6 +5,9 @@ import { isPassing, Problem } from "./problem.ts";
 /** What can end a wait early: registers a function to call, and gives the one that unregisters it. */
 export type Wake = (wake: () => void) => () => void;
 
+/** Nothing wakes it. */
+export const never: Wake = () => () => {};
+
 /** How something is tried again. */
 export type Persistence = {
   readonly env: Environment;

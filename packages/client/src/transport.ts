@@ -74,5 +74,6 @@ export type Transport = {
 export function reasonOf({ status, code }: Problem): ReasonCode {
   if (status === 401) return "unauthenticated";
   if (status === 403) return "forbidden";
+  if (code === "goodbye") return "goodbye";
   return code === "too_many_streams" ? "full" : "unavailable";
 }
