@@ -66,7 +66,7 @@ type carry struct {
 	*Carrier
 	lease   store.Lease
 	signals Signals
-	claimed time.Time // when the store gave the run, by its own clock
+	skew    *time.Duration // what this clock is behind the store's, as of the claim; nil: not yet looked
 	agent   agent.Agent
 	notes   *notes
 	// busy are the tool calls that run now, in the context tools; each sends one result.
@@ -76,17 +76,22 @@ type carry struct {
 	stopTools context.CancelCauseFunc
 }
 
-// now is the time, and never before the claim: a run that the store found due is
-// due, or a worker whose clock is behind would give it back and claim it in a circle.
+// now is the time, by the store's clock if that is ahead: a run that the store
+// found due is due, or a worker whose clock is behind would give it back and
+// claim it in a circle.
 func (k *carry) now() time.Time {
-	now := time.Now()
-	if k.Now != nil {
-		now = k.Now()
-	}
-	if now.Before(k.claimed) {
-		return k.claimed
+	now := k.clock()
+	if k.skew != nil {
+		now = now.Add(*k.skew)
 	}
 	return now
+}
+
+func (k *carry) clock() time.Time {
+	if k.Now != nil {
+		return k.Now()
+	}
+	return time.Now()
 }
 
 func (k *carry) log() *slog.Logger {
@@ -171,8 +176,9 @@ func (k *carry) carry(ctx context.Context) error {
 				next = agent.Fail{Failure: session.Failure{Code: "agent_unknown", Message: fmt.Sprintf("the agent %q is not configured any more", run.Agent)}}
 				return nil
 			}
-			if run.ClaimedAt != nil {
-				k.claimed = *run.ClaimedAt
+			if run.ClaimedAt != nil && k.skew == nil {
+				behind := max(0, run.ClaimedAt.Sub(k.clock()))
+				k.skew = &behind
 			}
 			left = k.agent.Limits.WithDefaults().Time - time.Duration(run.CarriedMs)*time.Millisecond
 			next = k.agent.Decide(s, run, k.now(), k.busy)

@@ -385,3 +385,45 @@ func TestACallBeginsOnlyWhenItsStartIsKept(t *testing.T) {
 		}
 	})
 }
+
+func TestAClockThatIsSetBackDoesNotHoldARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		back := time.Duration(0)
+		now := func() time.Time { return time.Now().Add(-back) }
+		near := memory.New(store.Options{Now: now})
+		submit := &session.Submit{
+			ID: "m", Run: "r", Output: "o", Tenant: "t", Owner: "o", DefaultAgent: "a",
+			Parts: []session.Part{{Type: session.PartText, Text: "go"}},
+		}
+		if _, err := near.Append(t.Context(), "s", submit.Decide); err != nil {
+			t.Fatal(err)
+		}
+		leases, err := near.Claim(t.Context(), "w", time.Minute, 1)
+		if err != nil || len(leases) != 1 {
+			t.Fatalf("%v, %v", leases, err)
+		}
+		book, err := agent.NewBook(agent.Agent{Name: "a", Model: "script"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		script := modeltest.NewScript(
+			modeltest.Reply(modeltest.Do(func() { back = time.Hour }), modeltest.Fail(&model.Error{Code: model.CodeOverloaded, Retryable: true})),
+			modeltest.Reply(modeltest.Text("ok")),
+		)
+		c := &engine.Carrier{
+			Store: near, Agents: book, Log: slog.New(slog.DiscardHandler), Now: now,
+			Models: func(string) (model.Model, error) { return script, nil },
+		}
+		start := time.Now()
+		if err := c.Carry(t.Context(), leases[0], engine.Signals{}); err != nil {
+			t.Fatal(err)
+		}
+		run, err := near.Run(t.Context(), "r")
+		if err != nil || run.Status != session.Completed {
+			t.Fatalf("the run is %s, %v", run.Status, err)
+		}
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("a retry after half a second was made after %s", took)
+		}
+	})
+}
