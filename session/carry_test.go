@@ -257,3 +257,17 @@ func TestTheTimeWorkersCarriedARunIsCounted(t *testing.T) {
 		t.Errorf("it was carried for %d ms, since %v", run.CarriedMs, run.ClaimedAt)
 	}
 }
+
+func TestTheTimeOfALostWorkerIsNotCounted(t *testing.T) {
+	for cause, want := range map[session.ReconcileCause]int64{
+		session.CauseLeaseExpired: 0, session.CauseRestart: 0, session.CauseDrain: 2000, session.CauseCancelTimeout: 2000,
+	} {
+		h := newHistory(t)
+		h.submit("m1")
+		h.claim("r_m1") // seq 4
+		h.carry("r_m1", session.RunReconciled{Cause: cause})
+		if run := h.run("r_m1"); run.CarriedMs != want || run.ClaimedAt != nil {
+			t.Errorf("after %s it was carried for %d ms, since %v", cause, run.CarriedMs, run.ClaimedAt)
+		}
+	}
+}

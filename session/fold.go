@@ -427,6 +427,7 @@ func (s *State) applyRun(e Event) {
 func (s *State) reconcile(run *Run, d RunReconciled, at time.Time) {
 	if d.Cause == CauseLeaseExpired || d.Cause == CauseRestart {
 		run.Crashes++
+		run.ClaimedAt = nil // nobody knows how long its worker lived, and it may be hours ago
 	}
 	run.leave(at)
 	run.Status, run.WaitingReason, run.WaitingUntil = Waiting, WaitWorker, d.Until

@@ -102,3 +102,40 @@ func TestAnApprovalIsDecidedAnHourAfterARestart(t *testing.T) {
 		}
 	})
 }
+
+// The machine was off for a night: that is no time in which the run worked.
+func TestARunWhoseProcessWasAwayForHoursGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book, err := agent.NewBook(agent.Agent{Name: "a", Model: "m"}) // may work for an hour
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := memory.New(store.Options{})
+		submit := &session.Submit{ID: "msg", Parts: []session.Part{{Type: session.PartText, Text: "go"}},
+			Tenant: "t", Owner: "o", DefaultAgent: "a", Run: "run", Output: "out", At: time.Now()}
+		if _, err := st.Append(t.Context(), "ses", submit.Decide); err != nil {
+			t.Fatal(err)
+		}
+		if leases, err := st.Claim(t.Context(), "a process that dies", time.Minute, 1); err != nil || len(leases) != 1 {
+			t.Fatalf("%v, %v", leases, err)
+		}
+		time.Sleep(8 * time.Hour)
+		script := modeltest.NewScript(modeltest.Reply(modeltest.Text("good morning")))
+		e := local.Make(&engine.Carrier{
+			Store: st, Agents: book, Log: slog.New(slog.DiscardHandler),
+			Models: func(string) (model.Model, error) { return script, nil },
+		}, local.Options{})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		run, err := st.Run(t.Context(), "run")
+		if err != nil || run.Status != session.Completed {
+			t.Errorf("the run is %s: %+v, %v", run.Status, run.Error, err)
+		}
+	})
+}

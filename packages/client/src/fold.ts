@@ -146,7 +146,10 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
     const run = openRun(draft, e);
     if (!run) return;
     const { cause, until } = e.data;
-    if (cause === "lease_expired" || cause === "restart") run.crashes = (run.crashes ?? 0) + 1;
+    if (cause === "lease_expired" || cause === "restart") {
+      run.crashes = (run.crashes ?? 0) + 1;
+      delete run.claimedAt; // nobody knows how long its worker lived
+    }
     leave(run, e.at);
     wait(run, "worker", until);
     run.fence++;
