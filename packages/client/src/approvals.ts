@@ -1,4 +1,5 @@
 import { Commands } from "./commands.ts";
+import { Latest } from "./latest.ts";
 import type { Parts } from "./parts.ts";
 import { failureOf } from "./problem.ts";
 import { persist } from "./retry.ts";
@@ -31,7 +32,7 @@ export class Approvals extends Subscribable<ApprovalsView> {
   #items: readonly Approval[] = [];
   #loaded = false;
   #failure: Failure | undefined;
-  #load: AbortController | undefined;
+  readonly #load = new Latest();
   /** Something changed since they were asked for. */
   #stale = false;
   #askedAt = 0;
@@ -68,8 +69,7 @@ export class Approvals extends Subscribable<ApprovalsView> {
     this.#stopList();
     this.#stopWait?.();
     this.#stopWait = undefined;
-    this.#load?.abort();
-    this.#load = undefined;
+    this.#load.end();
   }
 
   protected override started(): void {
@@ -96,18 +96,15 @@ export class Approvals extends Subscribable<ApprovalsView> {
     this.#stopWait ??= after(Math.max(this.#askedAt + pause - now(), 0), () => {
       this.#stopWait = undefined;
       // What is under way was read before the change, or hangs.
-      if (!this.#load || this.#skips++ < skipsMost) void this.#fetch();
+      if (!this.#load.isOn || this.#skips++ < skipsMost) void this.#fetch();
     });
   }
 
   async #fetch(): Promise<void> {
-    this.#load?.abort();
-    const load = new AbortController();
-    this.#load = load;
+    const signal = this.#load.begin();
     this.#stale = false;
     const { api, env, connection } = this.#parts;
     this.#askedAt = env.now();
-    const { signal } = load;
     const ask = () => api.approvals({ status: "pending", limit: pageSize, signal });
     const onFailure = (error: unknown) => {
       this.#failure = failureOf(error);
@@ -116,7 +113,7 @@ export class Approvals extends Subscribable<ApprovalsView> {
     try {
       const how = { env, wake: connection.onReturn, signal, passes: () => true, onFailure };
       const { items } = await persist(ask, how);
-      this.#load = undefined;
+      this.#load.end();
       this.#failure = undefined;
       // An answer that was overtaken by a change would take back what is shown already.
       if (!this.#stale || !this.#loaded || this.#skips++ >= skipsMost) {

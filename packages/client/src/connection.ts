@@ -237,7 +237,7 @@ export class Connection extends Subscribable<ConnectionState> {
     const now = this.#env.now();
     this.#attemptAt = now;
     this.#heardAt = 0;
-    const ears = this.#ears(generation);
+    const ears = this.#fenced(generation);
     const socket = this.#env.WebSocket && this.#blockedUntil <= now;
     const Kind = socket ? SocketTransport : SseTransport;
     try {
@@ -250,41 +250,38 @@ export class Connection extends Subscribable<ConnectionState> {
     this.#enter({ name: "connecting", attempt: this.#failures + 1 });
   }
 
-  /** What a transport may tell, as long as it is the one. */
-  #ears(generation: number): TransportEvents {
-    const of = (session: string) => this.#sessions.get(session)?.follower;
-    const ears: TransportEvents = {
-      opened: () => this.#opened(),
-      heard: () => this.#heard(),
-      following: (session, head) => {
-        this.#sessions.get(session)?.stopTimer();
-        of(session)?.following(head);
-      },
-      frames: (session, from, to, frames) => {
-        const followed = this.#sessions.get(session);
-        if (!followed) return;
-        followed.refusals = 0;
-        followed.follower.frames(from, to, frames);
-      },
-      reset: (session) => of(session)?.reset(),
-      deleted: (session) => of(session)?.deleted(),
-      refused: (session, code) => this.#refused(session, code),
-      listed: () => {
-        for (const list of [...this.#lists]) list.listed();
-      },
-      rows: (upsert, removed) => {
-        for (const list of [...this.#lists]) list.rows(upsert, removed);
-      },
-      ended: (reason, asked) => this.#ended(reason, asked),
-    };
-    const fence =
-      (hear: (...args: never[]) => void) =>
-      (...args: never[]) => {
-        if (generation === this.#generation) hear(...args);
-      };
-    return Object.fromEntries(
-      Object.entries(ears).map(([name, hear]) => [name, fence(hear)]),
-    ) as TransportEvents;
+  /** What a transport may tell. */
+  readonly #ears: TransportEvents = {
+    opened: () => this.#opened(),
+    heard: () => this.#heard(),
+    following: (session, head) => {
+      const followed = this.#sessions.get(session);
+      followed?.stopTimer();
+      followed?.follower.following(head);
+    },
+    frames: (session, from, to, frames) => {
+      const followed = this.#sessions.get(session);
+      if (!followed) return;
+      followed.refusals = 0;
+      followed.follower.frames(from, to, frames);
+    },
+    reset: (session) => this.#sessions.get(session)?.follower.reset(),
+    deleted: (session) => this.#sessions.get(session)?.follower.deleted(),
+    refused: (session, code) => this.#refused(session, code),
+    listed: () => {
+      for (const list of [...this.#lists]) list.listed();
+    },
+    rows: (upsert, removed) => {
+      for (const list of [...this.#lists]) list.rows(upsert, removed);
+    },
+    ended: (reason, asked) => this.#ended(reason, asked),
+  };
+
+  /** The ears as long as the generation lasts: afterwards nothing is heard. */
+  #fenced(generation: number): TransportEvents {
+    return new Proxy(this.#ears, {
+      get: (ears, name: keyof TransportEvents) => (generation === this.#generation ? ears[name] : nothing),
+    });
   }
 
   #opened(): void {
@@ -353,8 +350,9 @@ export class Connection extends Subscribable<ConnectionState> {
       if (this.#state.name !== "open") return;
       const silent = now() - Math.max(this.#heardAt, this.#state.since);
       // A late timer may only mean that what came meanwhile has not been delivered yet.
-      if (now() - due > nap && silent > nap) this.#probe();
-      if (now() - due <= nap && silent >= silence) this.#ended("silent", 0);
+      const late = now() - due > nap;
+      if (late && silent > nap) this.#probe();
+      if (!late && silent >= silence) this.#ended("silent", 0);
       else this.#watch();
     });
   }
@@ -372,8 +370,6 @@ export class Connection extends Subscribable<ConnectionState> {
     const state = this.#state;
     if (state.name === "open") this.#probe();
     if (state.name !== "waiting" || state.asked || signal === "offline") return;
-    const earliest = this.#attemptAt + breath;
-    if (this.#env.now() >= earliest) this.#connect();
-    else if (state.retryAt > earliest) this.#enter({ ...state, retryAt: earliest });
+    this.#enter({ ...state, retryAt: Math.min(state.retryAt, this.#attemptAt + breath) });
   }
 }

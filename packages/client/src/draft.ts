@@ -107,9 +107,7 @@ export class Draft {
   moveHead(id: string): void {
     this.lost ||= !placesBehind(id).every((behind) => this.#places.has(behind));
     if (!this.knows(id)) return;
-    const known = new Map(this.#aside);
-    for (const m of this.#messages) known.set(m.id, m);
-    const { messages, aside } = branch(known, id);
+    const { messages, aside } = branch(this.#aside, this.#messages, id);
     this.#own.add(messages).add(aside);
     this.#messages = messages;
     this.#aside = aside;
@@ -121,21 +119,11 @@ export class Draft {
     return this.#runs.findLast((run) => run.id === id);
   }
 
-  /** A run from {@link run}, for writing. */
+  /** A run from {@link run}, for writing, or a new one. */
   writableRun(run: Run): Mutable<Run> {
-    if (this.#own.has(run)) return run;
     const own = this.#mine(run);
-    const runs = this.#mine(this.#runs);
-    runs[runs.lastIndexOf(run)] = own;
-    this.#runs = runs;
+    this.#runs = put(this.#mine(this.#runs), run, own);
     return own;
-  }
-
-  /** Adds a run. */
-  addRun(run: Run): void {
-    const runs = this.#mine(this.#runs);
-    runs.push(run);
-    this.#runs = runs;
   }
 
   /** The state after the batch. */
@@ -180,9 +168,7 @@ export class Draft {
     this.#places = places;
     const m = this.#mine(message);
     if (head && message.parent === this.#head) {
-      const messages = this.#mine(this.#messages);
-      messages.push(m);
-      this.#messages = messages;
+      this.#messages = put(this.#mine(this.#messages), message, m);
       this.#head = m.id;
       return;
     }
@@ -196,16 +182,9 @@ export class Draft {
   }
 
   #writable(m: Message): Mutable<Message> {
-    if (this.#own.has(m)) return m;
     const own = this.#mine(m);
-    const index = this.#messages.lastIndexOf(m);
-    if (index < 0) {
-      this.#aside = this.#mine(this.#aside).set(m.id, own);
-    } else {
-      const messages = this.#mine(this.#messages);
-      messages[index] = own;
-      this.#messages = messages;
-    }
+    if (this.#aside.has(m.id)) this.#aside = this.#mine(this.#aside).set(m.id, own);
+    else this.#messages = put(this.#mine(this.#messages), m, own);
     return own;
   }
 
@@ -230,4 +209,11 @@ export class Draft {
     this.#own.add(own);
     return own;
   }
+}
+
+/** Puts an item in the place of another, or at the end if that is not there. */
+function put<T>(list: T[], before: T, item: T): T[] {
+  const index = list.lastIndexOf(before);
+  list[index < 0 ? list.length : index] = item;
+  return list;
 }

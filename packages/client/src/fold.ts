@@ -97,7 +97,7 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
     const { agent, input, message, background, retryOf, parentRunId } = e.data;
     const id = e.run;
     if (!id || draft.run(id)) return;
-    draft.addRun({
+    draft.writableRun({
       id,
       session: e.session,
       status: "queued",
@@ -117,14 +117,14 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
   },
   "run.started"(draft, e) {
     const run = openRun(draft, e);
-    if (run) Object.assign(run, { status: "running", startedAt: e.at, claimedAt: e.at }, e.data);
+    if (run) Object.assign(run, { startedAt: e.at }, carried(e));
   },
-  "run.resumed"(draft, { data: { worker, fence }, ...e }) {
+  "run.resumed"(draft, e) {
     const run = openRun(draft, e);
     if (!run) return;
     forgetWait(run);
     delete run.error;
-    Object.assign(run, { status: "running", claimedAt: e.at, worker, fence });
+    Object.assign(run, carried(e));
   },
   "run.waiting"(draft, e) {
     const run = openRun(draft, e);
@@ -374,6 +374,11 @@ function endRun(
   delete run.error;
   Object.assign(run, { status, finishedAt: e.at, usage: e.data.usage }, given(fields));
   draft.approvals = draft.approvals.filter((a) => a.run !== run.id);
+}
+
+/** What a run has while a worker carries it. */
+function carried({ at, data: { worker, fence } }: Of<"run.started" | "run.resumed">): Partial<Run> {
+  return { status: "running", claimedAt: at, worker, fence };
 }
 
 function wait(run: Mutable<Run>, reason: string, until: string | undefined): void {

@@ -6,6 +6,7 @@
  */
 
 import { Kept } from "./kept.ts";
+import { Latest } from "./latest.ts";
 import { type MirrorParts, SessionMirror } from "./mirror.ts";
 import { failureOf } from "./problem.ts";
 import { Publisher } from "./publisher.ts";
@@ -54,7 +55,7 @@ export class SessionManager extends Subscribable<SessionsView> {
   #search = "";
   #loaded = false;
   #failure: Failure | undefined;
-  #load: AbortController | undefined;
+  readonly #load = new Latest();
   /** Sessions that changed, or went, while the list was on its way. */
   readonly #meanwhile = new Set<string>();
   #loading: Promise<void> | undefined;
@@ -85,7 +86,7 @@ export class SessionManager extends Subscribable<SessionsView> {
     this.#edge = undefined;
     this.#next = undefined;
     this.#loaded = false;
-    this.#load?.abort();
+    this.#load.end();
     this.#stopTyping();
     this.#stopTyping = this.#parts.env.after(typing, () => this.#fetch());
     this.#publisher.now();
@@ -106,7 +107,7 @@ export class SessionManager extends Subscribable<SessionsView> {
   close(): void {
     this.#stopList();
     this.#stopTyping();
-    this.#load?.abort();
+    this.#load.end();
     for (const mirror of this.#mirrors.values()) mirror.close();
     this.#marks.close();
   }
@@ -120,7 +121,7 @@ export class SessionManager extends Subscribable<SessionsView> {
 
   protected override stopped(): void {
     this.#stopList();
-    this.#load?.abort();
+    this.#load.end();
   }
 
   #add(mirror: SessionMirror): SessionMirror {
@@ -150,10 +151,7 @@ export class SessionManager extends Subscribable<SessionsView> {
 
   /** Gets the list as far as it was loaded, or what follows a cursor, however long it takes. */
   #fetch(cursor?: string): void {
-    this.#load?.abort();
-    const load = new AbortController();
-    const { signal } = load;
-    this.#load = load;
+    const signal = this.#load.begin();
     this.#meanwhile.clear();
     const onFailure = (error: unknown) => {
       this.#failure = failureOf(error);

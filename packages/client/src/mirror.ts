@@ -9,6 +9,7 @@ import { backoff } from "./backoff.ts";
 import { Commands } from "./commands.ts";
 import type { Follower } from "./connection.ts";
 import { foldAll, isDelta, rangeOf } from "./fold.ts";
+import { Latest } from "./latest.ts";
 import type { Outbox, Pending } from "./outbox.ts";
 import type { Parts } from "./parts.ts";
 import { failureOf, Problem } from "./problem.ts";
@@ -90,7 +91,7 @@ export class SessionMirror extends Subscribable<SessionView> {
   #gaps = 0;
   /** For a lost state: what it will become, when the log has come to its seq. */
   #snapshot: Snapshot | undefined;
-  #load: AbortController | undefined;
+  readonly #load = new Latest();
   #trouble: { failure: Failure; retryAt: number } | undefined;
   #older: OlderStatus = { name: "idle" };
   #stopFollow: (() => void) | undefined;
@@ -142,15 +143,10 @@ export class SessionMirror extends Subscribable<SessionView> {
   };
 
   /** Stops the active run, or the given one and no other. Undefined if there is none. That it has ended already is no error. */
-  stop = async (
-    run: string | undefined = this.getSnapshot().run?.id,
-    reason?: string,
-  ): Promise<Run | undefined> => {
+  stop = async (run: string | undefined = this.getSnapshot().run?.id): Promise<Run | undefined> => {
     if (!run) return undefined;
-    const { api } = this.#parts;
     try {
-      const ask = () => api.cancelRun(run, reason ? { reason } : {});
-      return (await this.#commands.send({ kind: "stop", run }, ask)).run;
+      return (await this.#commands.send({ kind: "stop", run }, () => this.#parts.api.cancelRun(run))).run;
     } catch (error) {
       if (error instanceof Problem && error.code === "run_terminal") return error.run;
       throw error;
@@ -280,8 +276,7 @@ export class SessionMirror extends Subscribable<SessionView> {
   /** The one door between phases. */
   #enter(phase: Phase): void {
     this.#phase = phase;
-    this.#load?.abort();
-    this.#load = undefined;
+    this.#load.end();
     this.#trouble = undefined;
     this.#snapshot = undefined;
     this.#stopFollow?.();
@@ -385,9 +380,7 @@ export class SessionMirror extends Subscribable<SessionView> {
   /** Gets a snapshot, however long it takes. The connection's return starts it anew: an answer may be lost with the old one. */
   async #fetch(): Promise<void> {
     const { api, connection, env, window } = this.#parts;
-    this.#load?.abort();
-    this.#load = new AbortController();
-    const { signal } = this.#load;
+    const signal = this.#load.begin();
     const stopWake = connection.onReturn(() => void this.#fetch());
     signal.addEventListener("abort", stopWake);
     const ask = async () => {
@@ -511,23 +504,16 @@ export class SessionMirror extends Subscribable<SessionView> {
   }
 
   #status(): SyncStatus {
+    const { connection, outbox } = this.#parts;
     const phase = this.#phase === "resting" ? this.#asleep : this.#phase;
-    switch (phase) {
-      case "loading":
-        return { name: "loading", ...this.#trouble };
-      case "missing":
-        return { name: this.#parts.outbox.of(this.id).length > 0 ? "new" : "missing" };
-      case "following":
-        if (!this.#flows)
-          return { name: this.#parts.connection.getSnapshot().name === "open" ? "behind" : "paused" };
-        if (this.#state?.lost || this.#trouble) return { name: "behind", ...this.#trouble };
-        return { name: this.#cursor < this.#head || this.#asking ? "behind" : "live" };
-      case "new":
-      case "deleted":
-        return { name: phase };
-      default:
-        return { name: "paused" };
+    if (phase === "following") {
+      if (!this.#flows && connection.getSnapshot().name !== "open") return { name: "paused" };
+      const behind = !this.#flows || this.#asking || this.#cursor < this.#head || this.#state?.lost;
+      return { name: behind ? "behind" : "live", ...this.#trouble };
     }
+    if (phase === "loading") return { name: phase, ...this.#trouble };
+    if (phase === "missing" && outbox.of(this.id).length > 0) return { name: "new" };
+    return { name: phase === "resting" ? "paused" : phase };
   }
 }
 

@@ -66,13 +66,11 @@ export function fromSnapshot(snapshot: Snapshot): State {
  * window keeps the older messages that lead to the snapshot's.
  */
 export function adopt(state: State, snapshot: Snapshot): State {
-  const known = new Map(state.aside);
-  for (const m of state.shown.messages) known.set(m.id, m);
-  for (const m of snapshot.messages) known.set(m.id, m);
   const runs = new Map(state.runs.map((run) => [run.id, run]));
   for (const run of snapshot.runs) runs.set(run.id, run);
   const sorted = [...runs.values()].sort((a, b) => Date.parse(a.queuedAt) - Date.parse(b.queuedAt));
-  const { messages, aside } = branch(known, snapshot.head);
+  const known = [...state.shown.messages, ...snapshot.messages];
+  const { messages, aside } = branch(state.aside, known, snapshot.head);
   return {
     shown: { ...snapshot, messages, hasMore: goesOn(messages), runs: shownRuns(sorted, messages) },
     aside,
@@ -101,10 +99,11 @@ export function prepend(state: State, page: MessagePage): State {
 
 /** The branch that ends in `head`, as far as it is known, and what is not on it. */
 export function branch(
-  known: ReadonlyMap<string, Message>,
+  others: ReadonlyMap<string, Message>,
+  known: readonly Message[],
   head: string | undefined,
 ): { messages: Message[]; aside: Map<string, Message> } {
-  const aside = new Map(known);
+  const aside = new Map([...others, ...known.map((m) => [m.id, m] as const)]);
   const messages: Message[] = [];
   for (let m = aside.get(head ?? ""); m; m = aside.get(m.parent ?? "")) {
     messages.push(m);
