@@ -33,7 +33,7 @@ test("a page behind a network that is cut says so, counts down, and comes back b
   await page.getByText("First half,").waitFor();
   network.cut();
   const banner = page.locator(".banner");
-  await banner.getByText(/Trying again in \d+ s\. Runs go on meanwhile\./).waitFor();
+  await banner.getByText(/Trying again in \d+ s\. What runs goes on without this page\./).waitFor();
   await w.provider.open("cut");
   await w.until("ses_cut", (s) => s.session.status === "idle");
   expect(await page.getByText("second half.").count()).toBe(0);

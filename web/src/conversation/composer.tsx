@@ -165,6 +165,7 @@ export function Composer({ draftKey, run, stopping, fresh, inputRef, onSent }: P
             type="button"
             className={`stop ${stopping ? "sending" : ""}`}
             disabled={stopping}
+            aria-label={stopping ? "Stopping" : "Stop"}
             title={`Stop the run (${isMac ? "⌘." : "Ctrl + ."})`}
             onClick={() => act("stop it", mirror.stop(run.id))}
           >
@@ -173,7 +174,7 @@ export function Composer({ draftKey, run, stopping, fresh, inputRef, onSent }: P
             ) : (
               <Square size={12} fill="currentColor" />
             )}
-            {stopping ? "Stopping…" : "Stop"}
+            <span className="stop-word">{stopping ? "Stopping…" : "Stop"}</span>
           </button>
         )}
         <button type="submit" className="send" aria-label="Send" title="Send" disabled={!ready}>

@@ -13,7 +13,8 @@ import {
 import { memo, type ReactElement, useId, useState } from "react";
 import { useNow } from "../lib/clock.ts";
 import { briefJson, byteSize, duration, toolTitle } from "../lib/words.ts";
-import { JsonView, LongText } from "../ui/json-view.tsx";
+import { JsonView } from "../ui/json-view.tsx";
+import { LongText } from "../ui/long-text.tsx";
 import { ApprovalForm } from "./approval-form.tsx";
 import { OutcomeForm } from "./outcome-form.tsx";
 import { useSessionActions } from "./session-context.ts";

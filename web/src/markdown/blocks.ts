@@ -35,10 +35,11 @@ export class Splitter {
   #definitions: readonly string[] = [];
   #result: Blocks = { blocks: [], definitions: "", rest: "" };
 
-  split(source: string): Blocks {
-    const whole = source.includes("\r") ? source.replace(/\r\n?/g, "\n") : source;
-    const text = whole.length > markdownMost ? whole.slice(0, edge(whole)) : whole;
-    const rest = whole.slice(text.length);
+  split(whole: string): Blocks {
+    const cut = whole.length > markdownMost ? edge(whole) : whole.length;
+    const rest = whole.slice(cut);
+    let text = whole.slice(0, cut);
+    if (text.includes("\r")) text = text.replace(/\r\n?/g, "\n");
     if (text !== this.#text) this.#read(text);
     if (rest !== this.#result.rest || this.#blocks !== this.#result.blocks) {
       this.#result = { blocks: this.#blocks, definitions: this.#definitions.join("\n\n"), rest };

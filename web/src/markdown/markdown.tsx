@@ -3,7 +3,7 @@ import { createContext, memo, type ReactElement, useContext, useDeferredValue, u
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
 import { byteSize } from "../lib/words.ts";
-import { LongText } from "../ui/json-view.tsx";
+import { LongText } from "../ui/long-text.tsx";
 import { Splitter } from "./blocks.ts";
 import { CodeBlock } from "./code-block.tsx";
 
@@ -11,7 +11,7 @@ import { CodeBlock } from "./code-block.tsx";
 const Growing = createContext(false);
 
 /** Of a text that is too long for markdown, and grows, only the end is shown. */
-const tailMost = 20_000;
+const tailMost = 6_000;
 
 const plugins = [remarkGfm];
 

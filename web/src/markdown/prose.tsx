@@ -17,8 +17,12 @@ export function Prose({
   readonly growing?: boolean;
 }): ReactElement {
   return (
-    <Suspense fallback={<div className="markdown plain-text">{text.slice(0, 20_000)}</div>}>
+    <Suspense fallback={<Plain text={text} />}>
       <Markdown text={text} growing={growing} />
     </Suspense>
   );
+}
+
+function Plain({ text }: { text: string }): ReactElement {
+  return <div className="markdown plain-text">{text.slice(0, 20_000)}</div>;
 }

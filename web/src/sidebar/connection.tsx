@@ -39,7 +39,7 @@ export function ConnectionLine(): ReactElement {
   return (
     <p className="connection">
       <span className={`dot ${dot}`} aria-hidden="true" />
-      <span className="truncate">{connectionWords(state, now)}</span>
+      <span>{connectionWords(state, now)}</span>
     </p>
   );
 }
@@ -65,7 +65,7 @@ export function ConnectionBanner(): ReactElement | null {
   if (!shown || !away) return null;
   return (
     <div className="banner">
-      <span>{connectionWords(state, now)}. Runs go on meanwhile.</span>
+      <span>{connectionWords(state, now)}. What runs goes on without this page.</span>
       {state.name === "waiting" && (
         <button type="button" className="button" onClick={() => connection.retry()}>
           Try now
