@@ -6,5 +6,5 @@ const execArgv = process.version.startsWith("v20.") ? ["--harmony-json-parse-wit
 export default defineConfig({
   resolve: { conditions: ["@holdfast/source"] },
   ssr: { resolve: { conditions: ["@holdfast/source"] } },
-  test: { name: "client", include: ["test/**/*.test.ts"], execArgv },
+  test: { name: "client", include: ["test/**/*.test.ts"], execArgv, testTimeout: 30_000 },
 });

@@ -20,10 +20,8 @@ export type ApprovalsView = {
 
 /** The most that a list gives at once. */
 const pageSize = 200;
-/** The least time between two requests, in milliseconds: a busy session tells of itself more often than anybody can look. */
-const pause = 200;
-/** Answers in a row that may be left out because something changed meanwhile. */
-const skipsMost = 4;
+/** The least time between two requests, in milliseconds. It doubles while answers are overtaken. */
+const shortest = 200;
 
 /** The inbox of approvals. It is asked for anew whenever the list of sessions says that one may have changed. */
 export class Approvals extends Subscribable<ApprovalsView> {
@@ -33,10 +31,9 @@ export class Approvals extends Subscribable<ApprovalsView> {
   #loaded = false;
   #failure: Failure | undefined;
   readonly #load = new Latest();
-  /** Something changed since they were asked for. */
-  #stale = false;
   #askedAt = 0;
-  #skips = 0;
+  #pause = shortest;
+  /** Something changed since they were asked for: they are asked for again then. */
   #stopWait: (() => void) | undefined;
   #stopList = () => {};
 
@@ -91,19 +88,17 @@ export class Approvals extends Subscribable<ApprovalsView> {
 
   /** They may have changed: asks for them, soon. */
   #refresh(): void {
-    this.#stale = true;
     const { after, now } = this.#parts.env;
-    this.#stopWait ??= after(Math.max(this.#askedAt + pause - now(), 0), () => {
+    this.#stopWait ??= after(Math.max(this.#askedAt + this.#pause - now(), 0), () => {
       this.#stopWait = undefined;
-      // What is under way was read before the change, or hangs.
-      if (!this.#load.isOn || this.#skips++ < skipsMost) void this.#fetch();
+      void this.#fetch();
     });
   }
 
   async #fetch(): Promise<void> {
-    const signal = this.#load.begin();
-    this.#stale = false;
     const { api, env, connection } = this.#parts;
+    if (this.#load.isOn) this.#pause *= 2; // it was read before the change, or hangs
+    const signal = this.#load.begin();
     this.#askedAt = env.now();
     const ask = () => api.approvals({ status: "pending", limit: pageSize, signal });
     const onFailure = (error: unknown) => {
@@ -113,16 +108,14 @@ export class Approvals extends Subscribable<ApprovalsView> {
     try {
       const how = { env, wake: connection.onReturn, signal, passes: () => true, onFailure };
       const { items } = await persist(ask, how);
-      this.#load.end();
-      this.#failure = undefined;
       // An answer that was overtaken by a change would take back what is shown already.
-      if (!this.#stale || !this.#loaded || this.#skips++ >= skipsMost) {
-        this.#skips = 0;
-        this.#loaded = true;
-        const known = new Map(this.#items.map((item) => [item.id, item]));
-        this.#items = same(this.#items, items.map((item) => known.get(item.id) ?? item).reverse());
-      }
-      if (this.#stale) this.#refresh();
+      if (this.#stopWait && this.#loaded) return;
+      this.#load.end();
+      this.#pause = shortest;
+      this.#loaded = true;
+      this.#failure = undefined;
+      const known = new Map(this.#items.map((item) => [item.id, item]));
+      this.#items = same(this.#items, items.map((item) => known.get(item.id) ?? item).reverse());
       this.#publish();
     } catch {
       // It was asked for anew, or nobody wants to know any more.

@@ -7,49 +7,26 @@
 
 import { below, branch, goesOn, isTerminal, place, placesBehind, type State, shownRuns } from "./state.ts";
 import { same } from "./subscribable.ts";
-import type { Approval, InboxItem, Message, Part, Run, SessionRow, Snapshot, ToolCall } from "./wire.ts";
+import type { Message, Part, Run, SessionRow, Snapshot, ToolCall } from "./wire.ts";
 
 /** The same, for who made it and has not shown it yet. */
 export type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 /** A draft of the state after a batch. Only {@link foldAll} uses it. */
 export class Draft {
-  seq: number;
-  lost: boolean;
-  session: Mutable<SessionRow>;
-  approvals: readonly Approval[];
-  inbox: readonly InboxItem[];
-
+  /** What it will show. The messages and runs are only there in the end. */
+  readonly shown: Omit<Mutable<Snapshot>, "session"> & { session: Mutable<SessionRow> };
   readonly #before: State;
+  readonly #state: Mutable<State>;
+  #messages: readonly Message[];
   /** Objects that were made here and nobody else has: they may be changed in place. */
   readonly #own = new Set<object>();
-  #facts = false;
-  #head: string | undefined;
-  #messages: readonly Message[];
-  #aside: ReadonlyMap<string, Message>;
-  #places: State["places"];
-  #runs: readonly Run[];
 
   constructor(before: State) {
     this.#before = before;
-    const { shown } = before;
-    this.seq = shown.seq;
-    this.lost = before.lost;
-    this.session = { ...shown.session };
-    this.approvals = shown.approvals;
-    this.inbox = shown.inbox;
-    this.#head = shown.head;
-    this.#messages = shown.messages;
-    this.#aside = before.aside;
-    this.#places = before.places;
-    this.#runs = before.runs;
-  }
-
-  /** Notes that the event was no delta. */
-  fact(seq: number, at: string): void {
-    this.#facts = true;
-    this.session.seq = seq;
-    this.session.updatedAt = at;
+    this.#state = { ...before };
+    this.shown = { ...before.shown, session: { ...before.shown.session } };
+    this.#messages = before.shown.messages;
   }
 
   /** Whether a message is known. */
@@ -94,96 +71,96 @@ export class Draft {
    */
   addMessage(message: Message, head: boolean): void {
     const key = place(message.parent, message.role);
-    const siblings = this.#places.get(key);
+    const siblings = this.#state.places.get(key);
     // A page of earlier messages may have told of it already.
     const ids = [...(siblings ?? []).filter((id) => id !== message.id), message.id];
-    if (siblings) this.#places = this.#mine(this.#places).set(key, ids);
+    if (siblings) this.#state.places = this.#mine(this.#state.places).set(key, ids);
     if (siblings && (!message.parent || this.knows(message.parent))) this.#hang(message, head);
-    else this.lost = true;
+    else this.#state.lost = true;
     if (ids.length > 1) for (const id of ids) this.#sibling(id, ids);
   }
 
   /** Shows the branch that ends in a message. Not to know it, or what follows it, is to be lost. */
   moveHead(id: string): void {
-    this.lost ||= !placesBehind(id).every((behind) => this.#places.has(behind));
+    this.#state.lost ||= !placesBehind(id).every((behind) => this.#state.places.has(behind));
     if (!this.knows(id)) return;
-    const { messages, aside } = branch(this.#aside, this.#messages, id);
+    const { messages, aside } = branch(this.#state.aside, this.#messages, id);
     this.#own.add(messages).add(aside);
     this.#messages = messages;
-    this.#aside = aside;
-    this.#head = id;
+    this.#state.aside = aside;
+    this.shown.head = id;
   }
 
   /** A run. */
   run(id: string | undefined): Run | undefined {
-    return this.#runs.findLast((run) => run.id === id);
+    return this.#state.runs.findLast((run) => run.id === id);
   }
 
   /** A run from {@link run}, for writing, or a new one. */
   writableRun(run: Run): Mutable<Run> {
     const own = this.#mine(run);
-    this.#runs = put(this.#mine(this.#runs), run, own);
+    this.#state.runs = put(this.#mine(this.#state.runs), run, own);
     return own;
   }
 
   /** The state after the batch. */
   finish(): State {
+    const { shown } = this;
     const before = this.#before;
-    if (this.seq === before.shown.seq) return before;
+    if (shown.seq === before.shown.seq) return before;
+    const { runs, places } = this.#state;
     const messages = this.#messages;
-    const moved = messages.length !== before.shown.messages.length || this.#head !== before.shown.head;
-    const runs =
-      moved || this.#runs !== before.runs
-        ? same(before.shown.runs, shownRuns(this.#runs, messages))
-        : before.shown.runs;
-    const shown: Mutable<Snapshot> = { ...before.shown, seq: this.seq, messages, runs };
-    if (this.#facts) this.#finishFacts(shown);
-    return { shown, aside: this.#aside, runs: this.#runs, places: this.#places, lost: this.lost };
+    const moved = messages.length !== shown.messages.length || shown.head !== before.shown.head;
+    shown.messages = messages;
+    if (moved || runs !== before.runs) shown.runs = same(shown.runs, shownRuns(runs, messages));
+    // Without a fact nothing else has changed.
+    if (shown.session.seq === before.shown.session.seq) shown.session = before.shown.session;
+    else this.#conclude(places);
+    return { ...this.#state, shown };
   }
 
-  #finishFacts(shown: Mutable<Snapshot>): void {
-    const { session, approvals, inbox } = this;
+  #conclude(places: State["places"]): void {
+    const { shown } = this;
+    const { session, approvals, inbox } = shown;
     const waits = new Set(inbox.flatMap((item) => (item.mode === "steer" ? [] : [item.run])));
-    const active = this.#runs.findLast((run) => !isTerminal(run) && !run.background && !waits.has(run.id));
+    const active = this.#state.runs.findLast(
+      (run) => !isTerminal(run) && !run.background && !waits.has(run.id),
+    );
     session.status = active?.status ?? "idle";
     if (active) session.run = active.id;
     else delete session.run;
     session.approvals = approvals.length;
     session.inbox = inbox.length;
-    Object.assign(shown, {
-      session,
-      approvals: same(shown.approvals, approvals),
-      inbox: same(shown.inbox, inbox),
-      hasMore: goesOn(shown.messages),
-    });
-    if (this.#head !== undefined) shown.head = this.#head;
-    const next = below(this.#places, this.#head);
+    shown.approvals = same(this.#before.shown.approvals, approvals);
+    shown.inbox = same(this.#before.shown.inbox, inbox);
+    shown.hasMore = goesOn(shown.messages);
+    const next = below(places, shown.head);
     if (next) shown.below = next;
     else delete shown.below;
   }
 
   #hang(message: Message, head: boolean): void {
-    const places = this.#mine(this.#places);
+    const places = this.#mine(this.#state.places);
     for (const behind of placesBehind(message.id)) places.set(behind, []);
-    this.#places = places;
+    this.#state.places = places;
     const m = this.#mine(message);
-    if (head && message.parent === this.#head) {
+    if (head && message.parent === this.shown.head) {
       this.#messages = put(this.#mine(this.#messages), message, m);
-      this.#head = m.id;
+      this.shown.head = m.id;
       return;
     }
-    this.#aside = this.#mine(this.#aside).set(m.id, m);
+    this.#state.aside = this.#mine(this.#state.aside).set(m.id, m);
     if (head) this.moveHead(m.id);
   }
 
   /** The newest first: what streams is at the end. */
   #find(id: string): Message | undefined {
-    return this.#messages.findLast((m) => m.id === id) ?? this.#aside.get(id);
+    return this.#messages.findLast((m) => m.id === id) ?? this.#state.aside.get(id);
   }
 
   #writable(m: Message): Mutable<Message> {
     const own = this.#mine(m);
-    if (this.#aside.has(m.id)) this.#aside = this.#mine(this.#aside).set(m.id, own);
+    if (this.#state.aside.has(m.id)) this.#state.aside = this.#mine(this.#state.aside).set(m.id, own);
     else this.#messages = put(this.#mine(this.#messages), m, own);
     return own;
   }

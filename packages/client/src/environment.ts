@@ -84,8 +84,8 @@ export function browser(): Environment {
       return stop;
     },
     id(prefix) {
-      const bytes = crypto.getRandomValues(new Uint8Array(16));
-      return prefix + Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+      const random = crypto.getRandomValues(new Uint32Array(4));
+      return prefix + Array.from(random, (n) => n.toString(36)).join("");
     },
     storage: localStore(),
     channel: world.BroadcastChannel && world.document ? (name) => new BroadcastChannel(name) : undefined,

@@ -38,11 +38,12 @@ export function foldAll(state: State, frames: readonly Frame[]): State {
   const draft = new Draft(state);
   for (const frame of frames) {
     const { from, to } = rangeOf(frame);
-    if (to <= draft.seq) continue;
-    if (from > draft.seq + 1) throw new RangeError(`the frame ${from}..${to} does not join ${draft.seq}`);
-    draft.seq = to;
+    const { shown } = draft;
+    if (to <= shown.seq) continue;
+    if (from > shown.seq + 1) throw new RangeError(`the frame ${from}..${to} does not join ${shown.seq}`);
+    shown.seq = to;
     if (isFolded(frame)) continue;
-    if (!isDelta(frame)) draft.fact(frame.seq, frame.at);
+    if (!isDelta(frame)) Object.assign(shown.session, { seq: to, updatedAt: frame.at });
     if (Object.hasOwn(effects, frame.type))
       effects[frame.type as "run.queued"](draft, frame as Of<"run.queued">);
   }
@@ -58,11 +59,11 @@ type Of<T extends keyof EventData> = Extract<KnownEvent, { type: T }>;
 /** What each event does, in the order of the protocol's page. What is not here changes nothing but the cursor. */
 const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => void } = {
   "session.created"(draft, { at, data: { title, agent, metadata } }) {
-    Object.assign(draft.session, given({ title, agent, metadata }), { createdAt: at });
+    Object.assign(draft.shown.session, given({ title, agent, metadata }), { createdAt: at });
   },
   "session.updated"(draft, { data: { title, metadata, head } }) {
-    if (title !== undefined) draft.session.title = title;
-    if (metadata !== undefined) draft.session.metadata = metadata;
+    if (title !== undefined) draft.shown.session.title = title;
+    if (metadata !== undefined) draft.shown.session.metadata = metadata;
     if (head) draft.moveHead(head);
   },
 
@@ -81,12 +82,13 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
   "inbox.queued"(draft, { at, data }) {
     const item = { ...data.item, queuedAt: at };
     const jumps = (mode: string) => mode === "interrupt" || mode === "rollback";
-    const { inbox } = draft;
+    const { inbox } = draft.shown;
     const behind = jumps(item.mode) ? inbox.findIndex((other) => !jumps(other.mode)) : -1;
-    draft.inbox = behind < 0 ? [...inbox, item] : [...inbox.slice(0, behind), item, ...inbox.slice(behind)];
+    draft.shown.inbox =
+      behind < 0 ? [...inbox, item] : [...inbox.slice(0, behind), item, ...inbox.slice(behind)];
   },
   "inbox.edited"(draft, { data: { id, parts } }) {
-    draft.inbox = draft.inbox.map((item) =>
+    draft.shown.inbox = draft.shown.inbox.map((item) =>
       item.message.id === id ? { ...item, message: { ...item.message, parts } } : item,
     );
   },
@@ -111,9 +113,11 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
       usage: { inputTokens: 0, outputTokens: 0 },
     });
     // A steer whose run ended first now has a run of its own.
-    const steer = draft.inbox.find((item) => item.message.id === input && item.mode === "steer");
+    const steer = draft.shown.inbox.find((item) => item.message.id === input && item.mode === "steer");
     if (!steer) return;
-    draft.inbox = draft.inbox.map((item) => (item === steer ? { ...item, mode: "enqueue", run: id } : item));
+    draft.shown.inbox = draft.shown.inbox.map((item) =>
+      item === steer ? { ...item, mode: "enqueue", run: id } : item,
+    );
   },
   "run.started"(draft, e) {
     const run = openRun(draft, e);
@@ -246,8 +250,8 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
 
   "approval.requested"(draft, { at, data: { approval } }) {
     const run = draft.run(approval.run);
-    if (!run || isTerminal(run) || draft.approvals.some((a) => a.id === approval.id)) return;
-    draft.approvals = [...draft.approvals, { ...approval, status: "pending", requestedAt: at }];
+    if (!run || isTerminal(run) || draft.shown.approvals.some((a) => a.id === approval.id)) return;
+    draft.shown.approvals = [...draft.shown.approvals, { ...approval, status: "pending", requestedAt: at }];
   },
   "approval.decided"(draft, { data }) {
     const approval = endApproval(draft, data.id);
@@ -346,12 +350,12 @@ function said(call: Mutable<ToolCall>, { by, note }: { by?: string; note?: strin
 }
 
 function dropInbox(draft: Draft, id: string): void {
-  draft.inbox = draft.inbox.filter((item) => item.message.id !== id);
+  draft.shown.inbox = draft.shown.inbox.filter((item) => item.message.id !== id);
 }
 
 function endApproval(draft: Draft, id: string): Approval | undefined {
-  const approval = draft.approvals.find((a) => a.id === id);
-  if (approval) draft.approvals = draft.approvals.filter((a) => a !== approval);
+  const approval = draft.shown.approvals.find((a) => a.id === id);
+  if (approval) draft.shown.approvals = draft.shown.approvals.filter((a) => a !== approval);
   return approval;
 }
 
@@ -373,7 +377,7 @@ function endRun(
   forgetWait(run);
   delete run.error;
   Object.assign(run, { status, finishedAt: e.at, usage: e.data.usage }, given(fields));
-  draft.approvals = draft.approvals.filter((a) => a.run !== run.id);
+  draft.shown.approvals = draft.shown.approvals.filter((a) => a.run !== run.id);
 }
 
 /** What a run has while a worker carries it. */

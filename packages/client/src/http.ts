@@ -31,14 +31,10 @@ export async function send<T>(
   const giveUp = () => stop.abort();
   if (signal?.aborted) throw signal.reason;
   signal?.addEventListener("abort", giveUp);
-  let silent = false;
   let stopTimer = () => {};
   const alive = (ms: number) => {
     stopTimer();
-    stopTimer = env.after(ms, () => {
-      silent = true;
-      giveUp();
-    });
+    stopTimer = env.after(ms, giveUp);
   };
   alive(patience);
   try {
@@ -53,7 +49,7 @@ export async function send<T>(
     return await read(response, alive);
   } catch (error) {
     if (signal?.aborted) throw signal.reason;
-    throw error instanceof Problem ? error : new Unanswered(error, silent);
+    throw error instanceof Problem ? error : new Unanswered(error);
   } finally {
     stopTimer();
     signal?.removeEventListener("abort", giveUp);
@@ -74,5 +70,5 @@ async function problemOf(response: Response): Promise<Problem> {
   } catch {
     // Not JSON, or cut short: the status says enough.
   }
-  return new Problem(response.status, typeof body === "object" && body ? body : {}, response.headers);
+  return new Problem(response.status, body ?? {}, response.headers);
 }

@@ -12,14 +12,13 @@ import { foldAll, isDelta, rangeOf } from "./fold.ts";
 import { Latest } from "./latest.ts";
 import type { Outbox, Pending } from "./outbox.ts";
 import type { Parts } from "./parts.ts";
-import { failureOf, Problem } from "./problem.ts";
+import { failureOf, Problem, Unanswered } from "./problem.ts";
 import { Publisher } from "./publisher.ts";
-import { never, persist, sleep } from "./retry.ts";
+import { never, persist } from "./retry.ts";
 import { adopt, empty, fromSnapshot, prepend, type State } from "./state.ts";
 import { Subscribable, same, settled } from "./subscribable.ts";
 import { blank, type OlderStatus, type SessionView, type SyncStatus } from "./view.ts";
 import type {
-  Accepted,
   Approval,
   Decision,
   Failure,
@@ -47,14 +46,12 @@ export type SendOptions = Omit<Submission, "id" | "parts">;
 
 /** How long a mirror that nobody watches goes on, in milliseconds: a page that is drawn anew comes back. */
 const linger = 5_000;
-/** Frames that wait for a snapshot. With more, they are asked for again when it is there. */
+/** Frames that wait for a snapshot of another branch. With more, all begins anew. */
 const waitingMost = 20_000;
-/** A new session of which so much is missed is read from its beginning. */
-const shortLog = 50;
 /** For how long a page of earlier messages is tried, in milliseconds. */
 const patience = 20_000;
-/** Tries to get a page of messages that are all of one time. */
-const pageTries = 5;
+
+const nothing = () => {};
 
 /** Where the mirror is. */
 type Phase =
@@ -94,20 +91,20 @@ export class SessionMirror extends Subscribable<SessionView> {
   readonly #load = new Latest();
   #trouble: { failure: Failure; retryAt: number } | undefined;
   #older: OlderStatus = { name: "idle" };
-  #stopFollow: (() => void) | undefined;
-  #stopLinger = () => {};
-  #stopGap = () => {};
-  #stopOutbox = () => {};
-  #release = () => {};
+  #stopFollow = nothing;
+  #stopLinger = nothing;
+  #stopGap = nothing;
+  #stopOutbox = nothing;
+  #release = nothing;
   readonly #blank: SessionView;
 
   /** `fresh` says that the session is not on the server yet. */
   constructor(id: string, parts: MirrorParts, fresh = false) {
-    const nothing = blank(id, { name: fresh ? "new" : "loading" });
-    super(nothing);
+    const view = blank(id, { name: fresh ? "new" : "loading" });
+    super(view);
     this.id = id;
     this.#parts = parts;
-    this.#blank = nothing;
+    this.#blank = view;
     if (fresh) this.#asleep = "new";
     this.#publisher = new Publisher(parts.env, () => this.#publish());
     this.#commands = new Commands(parts, () => this.#publisher.now());
@@ -249,7 +246,7 @@ export class SessionMirror extends Subscribable<SessionView> {
     this.#release = connection.use(); // it opens while the snapshot comes
     this.#stopOutbox = outbox.onChange((session, accepted) => {
       if (session !== this.id) return;
-      if (accepted) this.#accepted(accepted);
+      if (accepted) this.#accepted();
       this.#publisher.now();
     });
     this.#enter(this.#asleep);
@@ -279,8 +276,8 @@ export class SessionMirror extends Subscribable<SessionView> {
     this.#load.end();
     this.#trouble = undefined;
     this.#snapshot = undefined;
-    this.#stopFollow?.();
-    this.#stopFollow = undefined;
+    this.#stopFollow();
+    this.#stopFollow = nothing;
     this.#stopGap();
     this.#flows = false;
     this.#asking = false;
@@ -289,7 +286,7 @@ export class SessionMirror extends Subscribable<SessionView> {
         void this.#fetch();
         break;
       case "following":
-        this.#follow();
+        this.#stopFollow = this.#parts.connection.follow(this.id, this.#follower);
         if (this.#state?.lost) void this.#fetch();
         break;
       case "missing":
@@ -307,11 +304,6 @@ export class SessionMirror extends Subscribable<SessionView> {
     this.#cursor = state.shown.seq;
     this.#gaps = 0;
     this.#enter("following");
-  }
-
-  #follow(): void {
-    this.#stopFollow?.();
-    this.#stopFollow = this.#parts.connection.follow(this.id, this.#follower);
   }
 
   readonly #follower: Follower = {
@@ -355,26 +347,16 @@ export class SessionMirror extends Subscribable<SessionView> {
     const behind = this.#cursor < this.#head;
     if (!behind && (facts || before < this.#head)) this.#publisher.soon();
     else this.#publisher.frame();
-    this.#bound();
+    if (this.#queue.length > waitingMost && this.#state?.lost) this.#enter("loading");
   }
 
   /** Asks for the log again, after what is here: at once, and with backoff if that does not help. */
   #askAgain(): void {
-    this.#asking = true;
     const { connection, env } = this.#parts;
-    const wait = this.#gaps === 0 ? 0 : backoff(this.#gaps, env.random());
+    const wait = this.#gaps && backoff(this.#gaps, env.random());
     this.#gaps++;
-    if (wait === 0) connection.again(this.id);
-    else this.#stopGap = env.after(wait, () => connection.again(this.id));
-  }
-
-  /** Does not let the log pile up before a snapshot that does not come. */
-  #bound(): void {
-    if (this.#queue.length <= waitingMost || !this.#state?.lost || this.#snapshot) return;
-    this.#stopFollow?.();
-    this.#stopFollow = undefined;
-    this.#queue = [];
-    this.#cursor = this.#state.shown.seq;
+    this.#asking = true;
+    this.#stopGap = env.after(wait, () => connection.again(this.id));
   }
 
   /** Gets a snapshot, however long it takes. The connection's return starts it anew: an answer may be lost with the old one. */
@@ -411,15 +393,12 @@ export class SessionMirror extends Subscribable<SessionView> {
       return;
     }
     this.#snapshot = snapshot;
-    if (!this.#stopFollow) this.#follow();
     this.#publisher.soon();
   }
 
-  /** A submission was accepted: the session exists. */
-  #accepted(accepted: Accepted): void {
-    if (this.#phase !== "missing" && this.#phase !== "new") return;
-    if (accepted.seq <= shortLog) this.#begin(empty(this.id));
-    else this.#enter("loading");
+  /** A submission was accepted: the session exists, and its log is short. */
+  #accepted(): void {
+    if (this.#phase === "missing" || this.#phase === "new") this.#begin(empty(this.id));
   }
 
   #fold(): void {
@@ -441,29 +420,25 @@ export class SessionMirror extends Subscribable<SessionView> {
     if (this.#state.lost) void this.#fetch();
   }
 
-  /** Gets the page before the window, in a state to be put there. */
+  /** Puts the page before the window there. */
   async #page(): Promise<void> {
     const { api, connection, env, window } = this.#parts;
-    const wake = connection.onReturn;
-    for (let tries = 0; tries < pageTries; tries++) {
+    const ask = async () => {
       const first = this.#state?.shown.messages[0];
       if (!first?.parent) return;
-      const ask = () => api.messages(this.id, { before: first.id, limit: window });
-      const page = await persist(ask, { env, wake, patience });
+      const page = await api.messages(this.id, { before: first.id, limit: window });
       this.#fold();
-      if (!this.#state) return;
+      const state = this.#state;
+      if (!state) return;
       // What is still written is of the page's time: later events would be told twice, or missed.
       const writing = page.messages.some((m) => m.status === "streaming");
-      if (writing && page.seq !== this.#state.shown.seq) {
-        await sleep(backoff(1, env.random()), env, wake);
-        continue;
+      const next = prepend(state, page);
+      if (next === state || (writing && page.seq !== state.shown.seq)) {
+        throw new Unanswered("the branch has changed meanwhile");
       }
-      const next = prepend(this.#state, page);
-      if (next === this.#state) continue; // the branch was changed meanwhile
       this.#state = next;
-      return;
-    }
-    throw new Error("the branch goes on changing");
+    };
+    await persist(ask, { env, wake: connection.onReturn, patience });
   }
 
   #message(id: string): Message {

@@ -10,7 +10,7 @@ import { parseJson, stringifyJson } from "./json.ts";
 import type { Parts } from "./parts.ts";
 import { failureOf } from "./problem.ts";
 import { persist } from "./retry.ts";
-import type { Accepted, Failure, Submission } from "./wire.ts";
+import type { Failure, Submission } from "./wire.ts";
 
 /** Where a submission is. Times are milliseconds since 1970. */
 export type PendingState =
@@ -45,7 +45,7 @@ export class Outbox {
   readonly #mine = new Map<string, AbortController>();
   /** Sessions of which something is being sent. */
   readonly #sending = new Set<string>();
-  readonly #ears = new Set<(session: string, accepted?: Accepted) => void>();
+  readonly #ears = new Set<(session: string, accepted?: boolean) => void>();
   readonly #leave: (() => void)[];
   #over = false;
 
@@ -70,8 +70,8 @@ export class Outbox {
     return [...this.#pending.values()].filter((one) => one.session === session).sort((a, b) => a.at - b.at);
   }
 
-  /** Hears of changes: of which session, and what a submission became when it was accepted here. */
-  onChange(hear: (session: string, accepted?: Accepted) => void): () => void {
+  /** Hears of changes: of which session, and whether a submission of it was accepted here. */
+  onChange(hear: (session: string, accepted?: boolean) => void): () => void {
     this.#ears.add(hear);
     return () => this.#ears.delete(hear);
   }
@@ -142,7 +142,7 @@ export class Outbox {
   async #deliver(pending: Pending): Promise<void> {
     const { id, session, at, state, ...fields } = pending;
     const signal = this.#mine.get(id)?.signal;
-    const become = (state: PendingState, accepted?: Accepted) => this.#put({ ...pending, state }, accepted);
+    const become = (state: PendingState, accepted?: boolean) => this.#put({ ...pending, state }, accepted);
     const ask = (attempt: number) => {
       become({ name: "sending", attempt });
       return this.#parts.api.send(session, { id, ...fields });
@@ -152,11 +152,10 @@ export class Outbox {
     };
     try {
       const { env, connection } = this.#parts;
-      const accepted = await persist(ask, { env, wake: connection.onReturn, signal, onFailure });
-      const { seq } = accepted;
+      const { seq } = await persist(ask, { env, wake: connection.onReturn, signal, onFailure });
       this.#parts.store.set(prefix + id, undefined);
       this.#parts.tabs.tell({ type: "outbox", id, seq });
-      become({ name: "accepted", seq }, accepted);
+      become({ name: "accepted", seq }, true);
     } catch (error) {
       if (signal?.aborted) return;
       const failed: Pending = { ...pending, state: { name: "failed", reason: failureOf(error) } };
@@ -194,7 +193,7 @@ export class Outbox {
     else if (known && known.state.name !== "accepted") this.#forget(known);
   }
 
-  #put(pending: Pending, accepted?: Accepted): void {
+  #put(pending: Pending, accepted?: boolean): void {
     this.#pending.set(pending.id, pending);
     for (const hear of [...this.#ears]) hear(pending.session, accepted);
   }

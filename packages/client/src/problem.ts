@@ -64,29 +64,22 @@ export class Problem extends Error {
     this.approval = body.approval;
     this.retryAfterMs = body.retryAfterMs ?? (Number(headers?.get("Retry-After")) * 1_000 || 0);
   }
-
-  /** Whether the same request may do better later: the server is overloaded, restarting, or unreachable behind a proxy. */
-  get passing(): boolean {
-    return this.status === 408 || this.status >= 500 || (this.status === 429 && this.code !== "inbox_full");
-  }
 }
 
 /** No answer came: nobody knows whether the request was done. The same request again finds out. */
 export class Unanswered extends Error {
   override readonly name = "Unanswered";
 
-  /** Whether it took too long, and did not end by itself. */
-  readonly silent: boolean;
-
-  constructor(cause: unknown, silent: boolean = false) {
+  constructor(cause: unknown) {
     super("the server did not answer", { cause });
-    this.silent = silent;
   }
 }
 
-/** Whether the same request may do better later. */
+/** Whether the same request may do better later: the server is overloaded, restarting, or cannot be reached. */
 export function isPassing(error: unknown): boolean {
-  return error instanceof Unanswered || (error instanceof Problem && error.passing);
+  if (!(error instanceof Problem)) return error instanceof Unanswered;
+  const { status, code } = error;
+  return status === 408 || status >= 500 || (status === 429 && code !== "inbox_full");
 }
 
 /** What an error says, as a value that can be kept and shown. */

@@ -52,32 +52,30 @@ export function empty(id: string): State {
 
 /** The state of a reader that has nothing but a snapshot. */
 export function fromSnapshot(snapshot: Snapshot): State {
-  return {
-    shown: snapshot,
-    aside: new Map(),
-    runs: snapshot.runs,
-    places: placesOf(new Map(), snapshot.messages, snapshot),
-    lost: false,
-  };
+  const none = { ...snapshot, messages: [], runs: [] };
+  return adopt({ shown: none, aside: new Map(), runs: [], places: new Map(), lost: false }, snapshot);
 }
 
 /**
- * Takes a new snapshot of the same seq without forgetting what was known: the
- * window keeps the older messages that lead to the snapshot's.
+ * Takes a new snapshot, which has to be of the same seq, without forgetting what
+ * was known: the window keeps the older messages that lead to the snapshot's.
  */
 export function adopt(state: State, snapshot: Snapshot): State {
-  const runs = new Map(state.runs.map((run) => [run.id, run]));
-  for (const run of snapshot.runs) runs.set(run.id, run);
+  const runs = new Map([...state.runs, ...snapshot.runs].map((run) => [run.id, run]));
   const sorted = [...runs.values()].sort((a, b) => Date.parse(a.queuedAt) - Date.parse(b.queuedAt));
-  const known = [...state.shown.messages, ...snapshot.messages];
-  const { messages, aside } = branch(state.aside, known, snapshot.head);
-  return {
-    shown: { ...snapshot, messages, hasMore: goesOn(messages), runs: shownRuns(sorted, messages) },
-    aside,
+  // Behind the head a snapshot names all. Without a head there may be roots that it does not name, but for the very first.
+  const { head, below, seq } = snapshot;
+  const places = new Map(state.places);
+  if (head !== undefined || seq === 1) for (const key of placesBehind(head)) places.set(key, []);
+  for (const [role, ids] of Object.entries(below ?? {})) places.set(place(head, role), ids);
+  const known = {
+    ...state,
+    shown: { ...snapshot, messages: state.shown.messages },
     runs: sorted,
-    places: placesOf(new Map(state.places), snapshot.messages, snapshot),
+    places,
     lost: false,
   };
+  return learn(known, snapshot.messages);
 }
 
 /**
@@ -87,13 +85,20 @@ export function adopt(state: State, snapshot: Snapshot): State {
  */
 export function prepend(state: State, page: MessagePage): State {
   const first = state.shown.messages[0];
-  const last = page.messages.at(-1);
-  if (!first?.parent || first.parent !== last?.id) return state;
-  const messages = [...page.messages, ...state.shown.messages];
+  return first?.parent && first.parent === page.messages.at(-1)?.id ? learn(state, page.messages) : state;
+}
+
+/** Adds messages to what is known, and shows as much of the branch as is known then. */
+function learn(state: State, learnt: readonly Message[]): State {
+  const { shown, runs } = state;
+  const { messages, aside } = branch(state.aside, [...shown.messages, ...learnt], shown.head);
+  const places = new Map(state.places);
+  for (const m of learnt) places.set(place(m.parent, m.role), m.siblings ?? [m.id]);
   return {
     ...state,
-    shown: { ...state.shown, messages, hasMore: goesOn(messages), runs: shownRuns(state.runs, messages) },
-    places: placesOf(new Map(state.places), page.messages),
+    shown: { ...shown, messages, hasMore: goesOn(messages), runs: shownRuns(runs, messages) },
+    aside,
+    places,
   };
 }
 
@@ -137,18 +142,4 @@ export function below(places: State["places"], head: string | undefined): Below 
 /** Whether nothing more happens to a run. */
 export function isTerminal(run: Pick<Run, "status">): boolean {
   return run.status === "completed" || run.status === "failed" || run.status === "cancelled";
-}
-
-/** Adds what a snapshot or a page says of who is where. */
-function placesOf(
-  places: Map<string, readonly string[]>,
-  messages: readonly Message[],
-  end?: Snapshot,
-): Map<string, readonly string[]> {
-  for (const m of messages) places.set(place(m.parent, m.role), m.siblings ?? [m.id]);
-  // Behind the head a snapshot names all. Without a head there may be roots that it does not name, but for the very first.
-  const behind = end?.head !== undefined || end?.seq === 1 ? placesBehind(end.head) : [];
-  for (const key of behind) places.set(key, []);
-  for (const [role, ids] of Object.entries(end?.below ?? {})) places.set(place(end?.head, role), ids);
-  return places;
 }

@@ -92,19 +92,8 @@ export class SocketTransport implements Transport {
   }
 
   #hear(text: unknown): void {
-    let message: Message;
-    try {
-      message = parseJson(String(text)) as Message;
-    } catch {
-      this.#end("lost", 0);
-      return;
-    }
     this.#tell.heard();
-    // What was heard may have ended it.
-    if (this.#state === "open") this.#take(message);
-  }
-
-  #take(message: Message): void {
+    const message = parseJson(String(text)) as Message;
     switch (message.type) {
       case "subscribed": {
         const key = message.session ?? "";

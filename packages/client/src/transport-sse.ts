@@ -4,7 +4,7 @@ import { readJson, send } from "./http.ts";
 import { parseJson } from "./json.ts";
 import { Problem, Unanswered } from "./problem.ts";
 import { never, sleep } from "./retry.ts";
-import { SseReader } from "./sse.ts";
+import { readSse } from "./sse.ts";
 import { type ReasonCode, reasonOf, type Transport, type TransportEvents } from "./transport.ts";
 import type { EventPage, Frame } from "./wire.ts";
 
@@ -128,7 +128,7 @@ export class SseTransport implements Transport {
     let frames: StreamFrame[] = [];
     let retryAfterMs = 0;
     let goodbye = false;
-    const reader = new SseReader({
+    const read = readSse({
       event: (data) => frames.push(parseJson(data) as StreamFrame),
       comment: (text) => {
         goodbye ||= text === "goodbye";
@@ -147,7 +147,7 @@ export class SseTransport implements Transport {
         const { done, value } = await chunks.read();
         if (done || signal.aborted) return;
         this.#heard();
-        reader.push(decoder.decode(value, { stream: true }));
+        read(decoder.decode(value, { stream: true }));
         this.#take(log, frames);
         frames = [];
       }
@@ -200,6 +200,6 @@ export class SseTransport implements Transport {
     if (this.#life.signal.aborted) return;
     this.close();
     if (error instanceof Problem) this.#tell.ended(reasonOf(error), error.retryAfterMs);
-    else this.#tell.ended(error instanceof Unanswered && error.silent ? "silent" : otherwise, 0);
+    else this.#tell.ended(otherwise, 0);
   }
 }

@@ -1,5 +1,6 @@
 import type { Gesture } from "./commands.ts";
 import type { Pending } from "./outbox.ts";
+import { empty } from "./state.ts";
 import type { Approval, Below, Failure, InboxItem, Message, Run, SessionRow } from "./wire.ts";
 
 /** How current a view is. Times are milliseconds since 1970. */
@@ -61,19 +62,14 @@ export type SessionView = {
 /** The view of a session of which nothing is known. */
 export function blank(id: string, status: SyncStatus): SessionView {
   return {
+    ...empty(id).shown,
     id,
     status,
     session: undefined,
-    seq: 0,
     head: undefined,
-    messages: [],
-    hasMore: false,
     older: { name: "idle" },
     below: undefined,
-    runs: [],
     run: undefined,
-    approvals: [],
-    inbox: [],
     pending: [],
     gestures: [],
   };

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { rangeOf } from "../src/fold.ts";
-import { SseReader } from "../src/sse.ts";
+import { readSse } from "../src/sse.ts";
 import type { Frame } from "../src/wire.ts";
 import { readCase } from "./cases.ts";
 
@@ -15,12 +15,12 @@ type StreamCase = {
 /** Everything that a reader hears of pieces of a stream. */
 function hear(...pieces: string[]): string[] {
   const heard: string[] = [];
-  const reader = new SseReader({
+  const read = readSse({
     event: (data) => heard.push(`event ${data}`),
     comment: (text) => heard.push(`comment ${text}`),
     retry: (ms) => heard.push(`retry ${ms}`),
   });
-  for (const piece of pieces) reader.push(piece);
+  for (const piece of pieces) read(piece);
   return heard;
 }
 
