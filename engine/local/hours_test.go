@@ -111,8 +111,10 @@ func TestARunWhoseProcessWasAwayForHoursGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		st := memory.New(store.Options{})
-		submit := &session.Submit{ID: "msg", Parts: []session.Part{{Type: session.PartText, Text: "go"}},
-			Tenant: "t", Owner: "o", DefaultAgent: "a", Run: "run", Output: "out", At: time.Now()}
+		submit := &session.Submit{
+			ID: "msg", Parts: []session.Part{{Type: session.PartText, Text: "go"}},
+			Tenant: "t", Owner: "o", DefaultAgent: "a", Run: "run", Output: "out", At: time.Now(),
+		}
 		if _, err := st.Append(t.Context(), "ses", submit.Decide); err != nil {
 			t.Fatal(err)
 		}
