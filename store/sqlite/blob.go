@@ -167,6 +167,30 @@ func (s *Store) blob(ctx context.Context, id, hash string) (blob session.Blob, e
 	return blob, s.found(ctx, "blob", hash, err)
 }
 
+// orphanBlobs are those of sessions that never came to be, or were deleted
+// while a worker put one more.
+var orphanBlobs = []string{
+	`INSERT OR IGNORE INTO blob_trash (hash) SELECT hash FROM blobs WHERE session NOT IN (SELECT id FROM sessions)`,
+	`DELETE FROM blobs WHERE session NOT IN (SELECT id FROM sessions)`,
+}
+
+// dropOrphans lets go of blobs without a session. Nobody else may be putting any.
+func (f *blobs) dropOrphans(ctx context.Context, s *Store) error {
+	var some bool
+	err := s.readers.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM blobs WHERE session NOT IN (SELECT id FROM sessions))`).Scan(&some)
+	if err != nil || !some { // then a store that cannot be written opens all the same
+		return err
+	}
+	return s.writer.submit(ctx, nil, func(b *batch) error {
+		for _, query := range orphanBlobs {
+			if _, err := b.exec(query); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // emptyTrash removes the files that deleted sessions have left.
 func (f *blobs) emptyTrash(ctx context.Context, s *Store) error {
 	f.keep.Lock()

@@ -94,6 +94,44 @@ func TestWorkThatTheLogDoesNotKnowIsForgotten(t *testing.T) {
 	}
 }
 
+func TestBlobsWithoutASessionGoWhenTheStoreIsOpened(t *testing.T) {
+	s := openQuiet(t, Options{})
+	create := session.Create{Tenant: "t", Owner: "ann"}
+	if _, err := s.Append(t.Context(), "ses_1", create.Decide); err != nil {
+		t.Fatal(err)
+	}
+	put := func(id, content string) session.Blob {
+		blob, err := s.PutBlob(t.Context(), id, "text/plain", strings.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return blob
+	}
+	refused := put("ses_2", "of a message that was refused")
+	if err := s.Delete(t.Context(), "ses_1"); err != nil {
+		t.Fatal(err)
+	}
+	late := put("ses_1", "a worker was not told yet")
+	if _, err := s.Append(t.Context(), "ses_3", create.Decide); err != nil {
+		t.Fatal(err)
+	}
+	kept := put("ses_3", "kept")
+	s = reopen(t, s, Options{})
+	for _, blob := range []session.Blob{refused, late} {
+		if _, err := os.Stat(s.blobs.path(blob.Hash)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the file of a blob without a session: %v", err)
+		}
+	}
+	if _, r, err := s.Blob(t.Context(), "ses_3", kept.Hash); err != nil {
+		t.Errorf("a blob with a session: %v", err)
+	} else if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := count(t, s, `SELECT count(*) FROM blobs`); n != 1 {
+		t.Errorf("%d blobs are known", n)
+	}
+}
+
 func TestFilesOfDeletedSessionsThatACrashHasLeftGoWhenTheStoreIsOpened(t *testing.T) {
 	s := openQuiet(t, Options{})
 	var hashes []string
@@ -107,6 +145,10 @@ func TestFilesOfDeletedSessionsThatACrashHasLeftGoWhenTheStoreIsOpened(t *testin
 	// The crash came after the commit that deleted the session; another session has put the second since.
 	corrupt(t, s, `INSERT INTO blob_trash SELECT hash FROM blobs`)
 	corrupt(t, s, `DELETE FROM blobs`)
+	create := session.Create{Tenant: "t", Owner: "ann"}
+	if _, err := s.Append(t.Context(), "ses_2", create.Decide); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.PutBlob(t.Context(), "ses_2", "text/plain", strings.NewReader("1")); err != nil {
 		t.Fatal(err)
 	}

@@ -157,6 +157,9 @@ func (s *Store) openToWrite(ctx context.Context) error {
 		return err
 	}
 	go s.writer.run()
+	if err := s.blobs.dropOrphans(ctx, s); err != nil {
+		return err
+	}
 	return s.blobs.emptyTrash(ctx, s)
 }
 
