@@ -13,6 +13,7 @@ import { SessionMenu } from "./sidebar/session-menu.tsx";
 import { Sidebar, stepSession } from "./sidebar/sidebar.tsx";
 import { Dialog } from "./ui/dialog.tsx";
 import { IconButton } from "./ui/icon-button.tsx";
+import { useToasts } from "./ui/toast.tsx";
 
 const Inspector = lazy(() => import("./inspector/inspector.tsx"));
 preloadMarkdown();
@@ -249,6 +250,7 @@ type ShortcutParts = {
 
 function usePageShortcuts(parts: ShortcutParts): readonly Shortcut[] {
   const { sessions } = useClient();
+  const { act } = useToasts();
   const { session, toggleInspector, focusComposer, search, help } = parts;
   const step = (by: 1 | -1) =>
     stepSession(
@@ -269,11 +271,7 @@ function usePageShortcuts(parts: ShortcutParts): readonly Shortcut[] {
       mod: true,
       words: "Stop the run",
       run: () => {
-        if (session)
-          sessions
-            .session(session)
-            .stop()
-            .catch(() => {});
+        if (session) act("stop it", sessions.session(session).stop());
       },
     },
     { code: "Slash", mod: true, words: "These shortcuts", run: help },

@@ -99,6 +99,23 @@ test("a link leads to a message far back", async () => {
     .toBe(true);
 });
 
+test("a link to a message of another branch asks before it changes what everybody sees", async () => {
+  const w = world.current;
+  await w.provider.script({ steps: [{ text: ["One way."] }] }, { steps: [{ text: ["Another way."] }] });
+  await w.say("ses_branch", "Which way?");
+  const first = await w.until("ses_branch", (s) => s.session.status === "idle");
+  const [, answer] = first.messages;
+  await w.client.api.retryRun(first.runs[0]?.id ?? "");
+  const second = await w.until("ses_branch", (s) => s.session.status === "idle" && s.head !== first.head);
+  const page = await w.page(`/s/ses_branch?m=${answer?.id}`);
+  await page.getByText("not on this branch").waitFor();
+  await page.getByText("Another way.").waitFor();
+  expect((await w.snapshot("ses_branch")).head).toBe(second.head);
+  await page.getByRole("button", { name: "Show its branch" }).click();
+  await page.getByText("One way.").waitFor();
+  expect((await w.snapshot("ses_branch")).head).toBe(first.head);
+});
+
 test("opening a long session keeps the page for no noticeable time", async () => {
   const page = await world.current.page("/");
   await page.getByRole("link", { name: "A very long conversation" }).waitFor();

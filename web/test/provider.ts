@@ -2,7 +2,7 @@ import { tmpdir } from "node:os";
 import { Process } from "./process.ts";
 
 /** One step of a scripted answer: see internal/fakellm. */
-export type Step = Record<string, unknown>;
+type Step = Record<string, unknown>;
 
 /** One scripted answer. */
 export type Turn = {

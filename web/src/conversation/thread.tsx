@@ -53,7 +53,7 @@ export function Thread({ view, linked, sent }: Props): ReactElement {
     if (sent > 0) follow();
   }, [sent, follow]);
 
-  useLinked(view, turns, linked, (index) => {
+  const elsewhere = useLinked(view, turns, linked, (index) => {
     leave();
     list.current?.scrollToIndex(index, { align: "start", offset: -16 });
   });
@@ -69,7 +69,11 @@ export function Thread({ view, linked, sent }: Props): ReactElement {
         // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable with the keyboard.
         tabIndex={0}
       >
-        <Older view={view} onLoad={() => void mirror.loadOlder()} />
+        {elsewhere ? (
+          <Elsewhere message={elsewhere} />
+        ) : (
+          <Older view={view} onLoad={() => void mirror.loadOlder()} />
+        )}
         <Virtualizer
           ref={list}
           scrollRef={scroller}
@@ -86,6 +90,7 @@ export function Thread({ view, linked, sent }: Props): ReactElement {
             >
               <div className="column">
                 <TurnView turn={turn} view={view} />
+                {index === turns.length - 1 && <Below view={view} />}
               </div>
             </div>
           )}
@@ -146,15 +151,17 @@ function usePrepended(first: string | undefined, turns: readonly Turn[]): boolea
   return prepended;
 }
 
-/** Finds the message that the address names, however far back it is, and goes there once. */
+/**
+ * Finds the message that the address names, however far back it is, and goes
+ * there once. Gives its id when it is not on the branch that is shown.
+ */
 function useLinked(
   view: SessionView,
   turns: readonly Turn[],
   linked: string | undefined,
   go: (index: number) => void,
-): void {
+): string | undefined {
   const { mirror } = useSessionActions();
-  const { say } = useToasts();
   const [gone, setGone] = useState<string>();
   const index = linked ? turns.findIndex(({ key }) => key === linked) : -1;
   const { hasMore, older, status } = view;
@@ -167,10 +174,52 @@ function useLinked(
       void mirror.loadOlder();
     } else if (!hasMore) {
       setGone(linked);
-      // It may be on another branch: the server knows.
-      mirror.switchTo(linked).catch(() => say("There is no such message in this conversation."));
     }
   });
+  return linked !== undefined && gone === linked && index < 0 ? linked : undefined;
+}
+
+/** The branch is the conversation's, not the page's: to open a link does not change it for everybody. */
+function Elsewhere({ message }: { message: string }): ReactElement {
+  const { mirror } = useSessionActions();
+  const { act } = useToasts();
+  return (
+    <div className="older">
+      <div className="elsewhere">
+        The message that the link names is not on this branch.
+        <button
+          type="button"
+          className="button link"
+          onClick={() => act("show that branch", mirror.switchTo(message))}
+        >
+          Show its branch
+        </button>
+      </div>
+    </div>
+  );
+}
+
+/** What follows the end on other branches, such as what a background run said. */
+function Below({ view }: { view: SessionView }): ReactElement | null {
+  const { mirror } = useSessionActions();
+  const { act } = useToasts();
+  const others = Object.values(view.below ?? {}).flat();
+  const last = others.at(-1);
+  if (!last) return null;
+  return (
+    <p className="run-line">
+      {others.length === 1 ? "One message follows" : `${others.length} messages follow`} here on another
+      branch.
+      <button
+        type="button"
+        className="button link"
+        disabled={view.run !== undefined}
+        onClick={() => act("show that branch", mirror.switchTo(last))}
+      >
+        Show it
+      </button>
+    </p>
+  );
 }
 
 function Older({ view, onLoad }: { view: SessionView; onLoad: () => void }): ReactElement | null {

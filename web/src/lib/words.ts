@@ -1,4 +1,4 @@
-import type { Json, Message, Part } from "@holdfast/client";
+import type { Json, Part } from "@holdfast/client";
 import { stringifyJson } from "@holdfast/client";
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
@@ -96,11 +96,6 @@ export function textOf(message: { readonly parts: readonly Pick<Part, "type" | "
     .filter((part) => part.type === "text")
     .map((part) => part.text ?? "")
     .join("\n\n");
-}
-
-/** Whether an assistant message has something to show. */
-export function saysSomething(message: Message): boolean {
-  return message.parts.some((part) => part.type !== "step");
 }
 
 /** "notes_delete" as "Notes delete": names are for programs. */

@@ -18,7 +18,7 @@ const reasons: Record<ReasonCode, string> = {
 };
 
 /** The connection in words. */
-export function connectionWords(state: ConnectionState, now: number): string {
+function connectionWords(state: ConnectionState, now: number): string {
   switch (state.name) {
     case "open":
       return state.transport === "socket" ? "Connected" : "Connected over HTTP";

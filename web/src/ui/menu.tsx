@@ -3,7 +3,7 @@ import { flushSync } from "react-dom";
 import { IconButton } from "./icon-button.tsx";
 
 /** One entry of a menu. */
-export type MenuItem = {
+type MenuItem = {
   readonly label: string;
   readonly icon: ReactNode;
   readonly danger?: boolean;
