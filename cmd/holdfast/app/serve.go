@@ -218,7 +218,7 @@ func (c *serveCommand) welcome(a *App, addr string, config Config) {
 	}
 	fmt.Fprintf(a.Stdout, `
 Agents: %s (%s). Everything is kept in %s.
-In another terminal:
+Open http://%s in a browser, or in another terminal:
 
   %s "plan a trip to Lisbon"
   %s "count to 500 slowly"     then kill this server, start it again, and look
@@ -230,5 +230,5 @@ or with curl:
   curl -N http://%s/v1/sessions/ses_1/events?after=0 -H 'Accept: text/event-stream'
 
 The API: http://%s/v1/openapi.json. Ctrl-C stops the server; its runs go on at the next start.
-`, strings.Join(names, ", "), from, c.Data, chat, chat, addr, addr, addr)
+`, strings.Join(names, ", "), from, c.Data, addr, chat, chat, addr, addr, addr)
 }
