@@ -11,7 +11,7 @@ import (
 
 var (
 	linked = regexp.MustCompile(`(?:src|href)="/([^"]+)"`)
-	inline = regexp.MustCompile(`(?is)<script[^>]*>\s*\S|<style|\son\w+=|\sstyle=`)
+	inline = regexp.MustCompile(`(?is)<script[^>]*>\s*[^<\s]|<style|\son\w+=|\sstyle=`)
 )
 
 func TestThePageLoadsWhatIsThereAndNothingElse(t *testing.T) {
