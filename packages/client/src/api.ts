@@ -57,17 +57,17 @@ export class Api {
     body: { id?: string; title?: string; agent?: string; metadata?: Json },
     options?: RequestOptions,
   ): Promise<{ session: SessionRow; seq: number }> {
-    return this.#tell("POST", "/v1/sessions", body, options);
+    return this.#ask("POST", "/v1/sessions", options, body);
   }
 
   /** Lists sessions without `metadata`, the last changed first. `search` is part of a title. */
   sessions(options?: PageOptions & { search?: string | undefined }): Promise<Page<SessionRow>> {
-    return this.#get("/v1/sessions", options);
+    return this.#ask("GET", "/v1/sessions", options);
   }
 
   /** What is true at a seq, with the last `window` messages (1 to 200, by default 50). */
   snapshot(session: string, options?: RequestOptions & { window?: number }): Promise<Snapshot> {
-    return this.#get(path`/v1/sessions/${session}`, options);
+    return this.#ask("GET", path`/v1/sessions/${session}`, options);
   }
 
   /** Changes what is given. `head` chooses the branch that leads through a message. */
@@ -76,12 +76,12 @@ export class Api {
     body: { title?: string; metadata?: Json; head?: string },
     options?: RequestOptions,
   ): Promise<{ session: SessionRow; seq: number }> {
-    return this.#tell("PATCH", path`/v1/sessions/${session}`, body, options);
+    return this.#ask("PATCH", path`/v1/sessions/${session}`, options, body);
   }
 
   /** Deletes a session for ever. A second time is a `not_found`. */
   deleteSession(session: string, options?: RequestOptions): Promise<void> {
-    return this.#tell("DELETE", path`/v1/sessions/${session}`, undefined, options);
+    return this.#ask("DELETE", path`/v1/sessions/${session}`, options);
   }
 
   /** The messages before one on its own branch, oldest first. `limit` is 1 to 200, by default 50. */
@@ -89,17 +89,17 @@ export class Api {
     session: string,
     options?: RequestOptions & { before?: string; limit?: number },
   ): Promise<MessagePage> {
-    return this.#get(path`/v1/sessions/${session}/messages`, options);
+    return this.#ask("GET", path`/v1/sessions/${session}/messages`, options);
   }
 
   /** Says something. The same submission again gives the same answer. */
   send(session: string, body: Submission, options?: RequestOptions): Promise<Accepted> {
-    return this.#tell("POST", path`/v1/sessions/${session}/messages`, body, options);
+    return this.#ask("POST", path`/v1/sessions/${session}/messages`, options, body);
   }
 
   /** A page of the log after a cursor. `limit` is 1 to 10,000, by default 1,000. */
   events(session: string, options?: RequestOptions & { after?: number; limit?: number }): Promise<EventPage> {
-    return this.#get(path`/v1/sessions/${session}/events`, options);
+    return this.#ask("GET", path`/v1/sessions/${session}/events`, options);
   }
 
   /** Replaces what a waiting message says. */
@@ -109,12 +109,12 @@ export class Api {
     parts: readonly OutgoingPart[],
     options?: RequestOptions,
   ): Promise<{ inbox: InboxItem; seq: number }> {
-    return this.#tell("PATCH", path`/v1/sessions/${session}/inbox/${message}`, { parts }, options);
+    return this.#ask("PATCH", path`/v1/sessions/${session}/inbox/${message}`, options, { parts });
   }
 
   /** Takes a waiting message back, and cancels the run that would have answered it. */
   removeInbox(session: string, message: string, options?: RequestOptions): Promise<void> {
-    return this.#tell("DELETE", path`/v1/sessions/${session}/inbox/${message}`, undefined, options);
+    return this.#ask("DELETE", path`/v1/sessions/${session}/inbox/${message}`, options);
   }
 
   /** Where the bytes of a large value are. */
@@ -131,12 +131,12 @@ export class Api {
 
   /** Lists runs without their steps, the last queued first. `status` may be several, with commas. */
   runs(options?: PageOptions & { session?: string; status?: string; reason?: string }): Promise<Page<Run>> {
-    return this.#get("/v1/runs", options);
+    return this.#ask("GET", "/v1/runs", options);
   }
 
   /** One run with its steps. */
   run(run: string, options?: RequestOptions): Promise<Run> {
-    return this.#get(path`/v1/runs/${run}`, options);
+    return this.#ask("GET", path`/v1/runs/${run}`, options);
   }
 
   /** Cancels this run and no other. It is terminal by its `cancelDeadline`. */
@@ -145,7 +145,7 @@ export class Api {
     body: { reason?: string } = {},
     options?: RequestOptions,
   ): Promise<{ run: Run; seq: number }> {
-    return this.#tell("POST", path`/v1/runs/${run}/cancel`, body, options);
+    return this.#ask("POST", path`/v1/runs/${run}/cancel`, options, body);
   }
 
   /** Runs the input of a run that has ended again. With an `id`, repeating is safe. */
@@ -154,7 +154,7 @@ export class Api {
     body: { id?: string } = {},
     options?: RequestOptions,
   ): Promise<{ run: Run; seq: number }> {
-    return this.#tell("POST", path`/v1/runs/${run}/retry`, body, options);
+    return this.#ask("POST", path`/v1/runs/${run}/retry`, options, body);
   }
 
   /** Says what a call did whose outcome nobody knows. */
@@ -164,19 +164,19 @@ export class Api {
     body: { outcome: Outcome; result?: Json; note?: string },
     options?: RequestOptions,
   ): Promise<{ run: Run; seq: number }> {
-    return this.#tell("POST", path`/v1/runs/${run}/tools/${call}`, body, options);
+    return this.#ask("POST", path`/v1/runs/${run}/tools/${call}`, options, body);
   }
 
   /** Lists approvals over all sessions, the last requested first. */
   approvals(
     options?: PageOptions & { status?: Approval["status"]; session?: string; run?: string },
   ): Promise<Page<Approval>> {
-    return this.#get("/v1/approvals", options);
+    return this.#ask("GET", "/v1/approvals", options);
   }
 
   /** One approval, decided or not. */
   approval(approval: string, options?: RequestOptions): Promise<Approval> {
-    return this.#get(path`/v1/approvals/${approval}`, options);
+    return this.#ask("GET", path`/v1/approvals/${approval}`, options);
   }
 
   /** Decides. The first decision wins; the same again is fine. */
@@ -185,24 +185,21 @@ export class Api {
     body: { decision: Decision; note?: string; arguments?: Json },
     options?: RequestOptions,
   ): Promise<{ approval: Approval; seq: number }> {
-    return this.#tell("POST", path`/v1/approvals/${approval}`, body, options);
+    return this.#ask("POST", path`/v1/approvals/${approval}`, options, body);
   }
 
   /** What can be asked. */
   agents(options?: RequestOptions): Promise<{ items: readonly Agent[]; default: string }> {
-    return this.#get("/v1/agents", options);
+    return this.#ask("GET", "/v1/agents", options);
   }
 
   /** All options but the signal go into the query. */
-  #get<T>(route: string, { signal, ...query }: RequestOptions = {}): Promise<T> {
+  #ask<T>(method: string, route: string, options: RequestOptions = {}, content?: object): Promise<T> {
+    const { signal, ...query } = options;
     const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
     const search = given.length > 0 ? `?${new URLSearchParams(given as [string, string][])}` : "";
-    return send(this.#env, this.#base + route + search, { signal, patience }, readJson<T>);
-  }
-
-  #tell<T>(method: string, route: string, content: object | undefined, options?: RequestOptions): Promise<T> {
     const body = content && stringifyJson(content);
-    return send(this.#env, this.#base + route, { method, body, patience, ...options }, readJson<T>);
+    return send(this.#env, this.#base + route + search, { method, body, signal, patience }, readJson<T>);
   }
 }
 

@@ -57,7 +57,7 @@ export class Approvals extends Subscribable<ApprovalsView> {
     try {
       return (await this.#commands.send({ kind: "decide", approval, decision }, ask)).approval;
     } finally {
-      if (this.isHeard) this.#refresh();
+      if (this.#loaded) this.#refresh();
     }
   };
 

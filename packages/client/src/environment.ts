@@ -70,17 +70,18 @@ export function browser(): Environment {
     random: Math.random,
     after,
     frame(run) {
-      if (!world.requestAnimationFrame) return after(frameLimit, run);
       const stop = () => {
         stopTimer();
-        cancelAnimationFrame(frame);
+        waits = false;
       };
       const once = () => {
+        if (!waits) return;
         stop();
         run();
       };
-      const frame = requestAnimationFrame(once);
+      let waits = true;
       const stopTimer = after(frameLimit, once);
+      world.requestAnimationFrame?.(once);
       return stop;
     },
     id(prefix) {
@@ -98,7 +99,7 @@ export function browser(): Environment {
 /** `localStorage`, unless the page may not have it: then even looking at it throws. */
 function localStore(): KeyValues | undefined {
   try {
-    return (globalThis as Partial<typeof globalThis>).document ? globalThis.localStorage : undefined;
+    return typeof document === "undefined" ? undefined : localStorage;
   } catch {
     return undefined;
   }

@@ -40,7 +40,7 @@ export function foldAll(state: State, frames: readonly Frame[]): State {
     const { from, to } = rangeOf(frame);
     const { shown } = draft;
     if (to <= shown.seq) continue;
-    if (from > shown.seq + 1) throw new RangeError(`the frame ${from}..${to} does not join ${shown.seq}`);
+    if (from > shown.seq + 1) throw new RangeError(`no frame joins ${shown.seq}`);
     shown.seq = to;
     if (isFolded(frame)) continue;
     if (!isDelta(frame)) Object.assign(shown.session, { seq: to, updatedAt: frame.at });

@@ -16,7 +16,7 @@ import { failureOf, Problem, Unanswered } from "./problem.ts";
 import { Publisher } from "./publisher.ts";
 import { never, persist } from "./retry.ts";
 import { adopt, empty, fromSnapshot, prepend, type State } from "./state.ts";
-import { Subscribable, same, settled } from "./subscribable.ts";
+import { report, Subscribable, same, settled } from "./subscribable.ts";
 import { blank, type OlderStatus, type SessionView, type SyncStatus } from "./view.ts";
 import type {
   Approval,
@@ -55,8 +55,6 @@ const nothing = () => {};
 
 /** Where the mirror is. */
 type Phase =
-  /** Nobody watches. */
-  | "resting"
   /** A snapshot is on its way, and nothing is known. */
   | "loading"
   /** The log is followed. With a state that is lost, a snapshot is on its way. */
@@ -71,9 +69,9 @@ export class SessionMirror extends Subscribable<SessionView> {
   readonly #parts: MirrorParts;
   readonly #commands: Commands;
   readonly #publisher: Publisher;
-  #phase: Phase = "resting";
-  /** What it is while nobody watches. */
-  #asleep: Phase = "loading";
+  #phase: Phase;
+  /** Whether somebody watches. Without, nothing is asked for, and the phase is where it goes on. */
+  #isAwake = false;
   #state: State | undefined;
   /** What came and joins, and is not folded yet. */
   #queue: Frame[] = [];
@@ -105,14 +103,14 @@ export class SessionMirror extends Subscribable<SessionView> {
     this.id = id;
     this.#parts = parts;
     this.#blank = view;
-    if (fresh) this.#asleep = "new";
+    this.#phase = fresh ? "new" : "loading";
     this.#publisher = new Publisher(parts.env, () => this.#publish());
     this.#commands = new Commands(parts, () => this.#publisher.now());
   }
 
   /** Whether somebody watches. */
   get isWatched(): boolean {
-    return this.#phase !== "resting";
+    return this.#isAwake;
   }
 
   // What a person does. Each shows at once.
@@ -122,7 +120,7 @@ export class SessionMirror extends Subscribable<SessionView> {
     const parts: readonly OutgoingPart[] = typeof what === "string" ? [{ type: "text", text: what }] : what;
     const { env, outbox } = this.#parts;
     const pending = outbox.send(this.id, { id: env.id("msg_"), parts, ...options });
-    if (this.#asleep === "new") this.#asleep = "loading"; // it will be there when somebody watches again
+    if (!this.#isAwake && this.#phase === "new") this.#phase = "loading"; // nobody hears when it is there
     this.#publisher.now();
     return pending;
   };
@@ -209,7 +207,7 @@ export class SessionMirror extends Subscribable<SessionView> {
   /** Deletes the session for ever. */
   delete = async (): Promise<void> => {
     await this.#commands.send({ kind: "delete" }, () => gone(this.#parts.api.deleteSession(this.id)));
-    this.#become("deleted");
+    this.#enter("deleted");
   };
 
   /** Loads earlier messages. It may be called at any time; what fails shows in `older`. */
@@ -226,22 +224,23 @@ export class SessionMirror extends Subscribable<SessionView> {
 
   /** The session may exist now: somebody else was told of it. */
   appeared(): void {
-    const phase = this.#phase === "resting" ? this.#asleep : this.#phase;
-    const ours = this.#parts.outbox.of(this.id).length > 0; // then the answer comes, and says more
-    if (phase === "missing" || (phase === "new" && !ours)) this.#become("loading");
+    // Of a message of ours the answer comes, and says more.
+    const isNews = this.#phase === "new" && this.#parts.outbox.of(this.id).length === 0;
+    if (isNews || this.#phase === "missing") this.#enter("loading");
   }
 
   /** Follows no more. */
   close(): void {
     this.#stopLinger();
-    if (this.#phase !== "resting") this.#rest();
+    if (this.#isAwake) this.#rest();
   }
 
   // How it follows.
 
   protected override started(): void {
     this.#stopLinger();
-    if (this.#phase !== "resting") return;
+    if (this.#isAwake) return;
+    this.#isAwake = true;
     const { connection, outbox, onWatched } = this.#parts;
     this.#release = connection.use(); // it opens while the snapshot comes
     this.#stopOutbox = outbox.onChange((session, accepted) => {
@@ -249,7 +248,7 @@ export class SessionMirror extends Subscribable<SessionView> {
       if (accepted) this.#accepted();
       this.#publisher.now();
     });
-    this.#enter(this.#asleep);
+    this.#enter(this.#phase === "missing" ? "loading" : this.#phase);
     onWatched?.(this, true);
   }
 
@@ -258,16 +257,12 @@ export class SessionMirror extends Subscribable<SessionView> {
   }
 
   #rest(): void {
-    this.#asleep = this.#phase === "missing" ? "loading" : this.#phase;
-    this.#enter("resting");
+    this.#isAwake = false;
+    const isSent = this.#phase === "new" && this.#parts.outbox.of(this.id).length > 0;
+    this.#enter(isSent ? "loading" : this.#phase);
     this.#stopOutbox();
     this.#release();
     this.#parts.onWatched?.(this, false);
-  }
-
-  #become(phase: Phase): void {
-    if (this.#phase === "resting") this.#asleep = phase;
-    else this.#enter(phase);
   }
 
   /** The one door between phases. */
@@ -281,20 +276,15 @@ export class SessionMirror extends Subscribable<SessionView> {
     this.#stopGap();
     this.#flows = false;
     this.#asking = false;
-    switch (phase) {
-      case "loading":
-        void this.#fetch();
-        break;
-      case "following":
-        this.#stopFollow = this.#parts.connection.follow(this.id, this.#follower);
-        if (this.#state?.lost) void this.#fetch();
-        break;
-      case "missing":
-      case "deleted":
-        this.#state = undefined;
-        this.#queue = [];
-        this.#cursor = 0;
+    if (phase === "missing" || phase === "deleted") {
+      this.#state = undefined;
+      this.#queue = [];
+      this.#cursor = 0;
     }
+    if (this.#isAwake && phase === "following") {
+      this.#stopFollow = this.#parts.connection.follow(this.id, this.#follower);
+    }
+    if (this.#isAwake && (phase === "loading" || this.#state?.lost)) void this.#fetch();
     this.#publisher.soon();
   }
 
@@ -434,7 +424,7 @@ export class SessionMirror extends Subscribable<SessionView> {
       const writing = page.messages.some((m) => m.status === "streaming");
       const next = prepend(state, page);
       if (next === state || (writing && page.seq !== state.shown.seq)) {
-        throw new Unanswered("the branch has changed meanwhile");
+        throw new Unanswered("the branch has changed");
       }
       this.#state = next;
     };
@@ -455,7 +445,13 @@ export class SessionMirror extends Subscribable<SessionView> {
   // What it shows.
 
   #publish(): void {
-    this.#fold();
+    try {
+      this.#fold();
+    } catch (error) {
+      // An event that makes no sense here. What the server makes of it does.
+      this.#enter("loading");
+      report(error);
+    }
     const { outbox } = this.#parts;
     const shown = this.#state?.shown;
     const seq = shown?.seq ?? 0;
@@ -480,7 +476,7 @@ export class SessionMirror extends Subscribable<SessionView> {
 
   #status(): SyncStatus {
     const { connection, outbox } = this.#parts;
-    const phase = this.#phase === "resting" ? this.#asleep : this.#phase;
+    const phase = this.#phase;
     if (phase === "following") {
       if (!this.#flows && connection.getSnapshot().name !== "open") return { name: "paused" };
       const behind = !this.#flows || this.#asking || this.#cursor < this.#head || this.#state?.lost;
@@ -488,7 +484,7 @@ export class SessionMirror extends Subscribable<SessionView> {
     }
     if (phase === "loading") return { name: phase, ...this.#trouble };
     if (phase === "missing" && outbox.of(this.id).length > 0) return { name: "new" };
-    return { name: phase === "resting" ? "paused" : phase };
+    return { name: phase };
   }
 }
 

@@ -28,8 +28,8 @@ export type Persistence = {
  * every command of the protocol.
  */
 export async function persist<T>(ask: (attempt: number) => Promise<T>, how: Persistence): Promise<T> {
-  const { env, wake, signal, patience = Number.POSITIVE_INFINITY, passes = isPassing, onFailure } = how;
-  const until = env.now() + patience;
+  const { env, wake, signal, patience, passes = isPassing, onFailure } = how;
+  const start = env.now();
   for (let attempt = 1; ; attempt++) {
     try {
       return await ask(attempt);
@@ -37,7 +37,7 @@ export async function persist<T>(ask: (attempt: number) => Promise<T>, how: Pers
       signal?.throwIfAborted();
       const wait = backoff(attempt, env.random(), error instanceof Problem ? error.retryAfterMs : 0);
       const retryAt = env.now() + wait;
-      if (!passes(error) || retryAt > until) throw error;
+      if (!passes(error) || (patience && retryAt > start + patience)) throw error;
       onFailure?.(error, retryAt, attempt);
       await sleep(wait, env, wake, signal);
       signal?.throwIfAborted();

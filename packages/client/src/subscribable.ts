@@ -29,11 +29,6 @@ export abstract class Subscribable<View extends object> {
   /** The last listener left. */
   protected stopped(): void {}
 
-  /** Whether somebody listens. */
-  protected get isHeard(): boolean {
-    return this.#listeners.size > 0;
-  }
-
   /** Replaces the view and tells, unless it shows the same. */
   protected show(view: View): void {
     if (settled(this.#view, view) === this.#view) return;
@@ -52,12 +47,15 @@ export abstract class Subscribable<View extends object> {
       try {
         listener();
       } catch (error) {
-        queueMicrotask(() => {
-          throw error;
-        });
+        report(error);
       }
     }
   }
+}
+
+/** Tells of an error as if nobody had caught it. */
+export function report(error: unknown): void {
+  (globalThis.reportError ?? console.error)(error);
 }
 
 /** The value before, if the new one shows the same. */

@@ -28,7 +28,7 @@ export class SocketTransport implements Transport {
   /** The last request for each session and, as `""`, for the list: only its answer counts, and what follows it. */
   readonly #asked = new Map<string, { readonly id: string; answered: boolean }>();
   #count = 0;
-  #state: "opening" | "open" | "over" = "opening";
+  #open = false;
   #goodbye: number | undefined;
   #stopTimer: () => void;
 
@@ -42,8 +42,8 @@ export class SocketTransport implements Transport {
     this.#socket.onopen = () => this.#opened();
     this.#socket.onmessage = (event: MessageEvent) => this.#hear(event.data);
     this.#socket.onerror = () => {}; // a close follows, and Node's ws wants it heard
-    this.#socket.onclose = () => this.#closed();
-    this.#stopTimer = env.after(patience, () => this.#closed());
+    this.#socket.onclose = () => void this.#closed();
+    this.#stopTimer = env.after(patience, () => void this.#closed());
   }
 
   follow(session: string, after: number): void {
@@ -68,7 +68,7 @@ export class SocketTransport implements Transport {
   }
 
   close(): void {
-    this.#state = "over";
+    this.#open = false;
     this.#stopTimer();
     const socket = this.#socket;
     socket.onopen = socket.onmessage = socket.onclose = null;
@@ -82,11 +82,11 @@ export class SocketTransport implements Transport {
 
   #send(request: object): void {
     const id = String(++this.#count);
-    if (this.#state === "open") this.#socket.send(JSON.stringify({ ...request, id }));
+    if (this.#open) this.#socket.send(JSON.stringify({ ...request, id }));
   }
 
   #opened(): void {
-    this.#state = "open";
+    this.#open = true;
     this.#stopTimer();
     this.#tell.opened();
   }
@@ -135,31 +135,24 @@ export class SocketTransport implements Transport {
     return this.#asked.get(key)?.answered === true;
   }
 
-  #closed(): void {
-    if (this.#goodbye !== undefined) this.#end("goodbye", this.#goodbye);
-    else if (this.#state === "open") this.#end("lost", 0);
-    else if (this.#state === "opening") void this.#diagnose();
-  }
-
-  #end(reason: ReasonCode, retryAfterMs: number): void {
+  async #closed(): Promise<void> {
+    const wasOpen = this.#open;
     this.close();
-    this.#tell.ended(reason, retryAfterMs);
-  }
-
-  /** A page is not told why an upgrade failed. The same route, asked plainly, says it. */
-  async #diagnose(): Promise<void> {
-    this.close();
-    const reason = await why(this.#env, this.#url);
-    this.#tell.ended(reason.code, reason.retryAfterMs);
+    if (wasOpen) {
+      this.#tell.ended(this.#goodbye === undefined ? "lost" : "goodbye", this.#goodbye ?? 0);
+    } else {
+      // A page is not told why an upgrade failed. The same route, asked plainly, says it.
+      this.#tell.ended(...(await why(this.#env, this.#url)));
+    }
   }
 }
 
-async function why(env: Environment, url: string): Promise<{ code: ReasonCode; retryAfterMs: number }> {
+async function why(env: Environment, url: string): Promise<[reason: ReasonCode, retryAfterMs: number]> {
   try {
     await send(env, url, { patience }, async () => {});
   } catch (error) {
-    if (!(error instanceof Problem)) return { code: "unreachable", retryAfterMs: 0 };
-    if (error.status !== 426) return { code: reasonOf(error), retryAfterMs: error.retryAfterMs };
+    if (!(error instanceof Problem)) return ["unreachable", 0];
+    if (error.status !== 426) return [reasonOf(error), error.retryAfterMs];
   }
-  return { code: "blocked", retryAfterMs: 0 };
+  return ["blocked", 0];
 }

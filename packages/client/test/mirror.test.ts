@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { json, problem } from "./answers.ts";
 import { inFakeTime, open, watch, withTurns } from "./open.ts";
 import { World } from "./world.ts";
@@ -501,5 +501,52 @@ describe("what is asked of the server", () => {
     const before = world.requests.length + world.connects.length;
     await world.pass(300_000);
     expect(world.requests.length + world.connects.length).toBe(before);
+  });
+});
+
+describe("what nobody expects", () => {
+  it("an event that cannot be folded is reported, and what the server makes of it is shown", async () => {
+    const world = withTurns(1);
+    const script = world.server.script("ses_1");
+    const { view } = await watch(world);
+    const reported = vi.fn();
+    vi.stubGlobal("reportError", reported);
+    const { seq } = shown(world);
+    const bad = { session: "ses_1", seq: seq + 1, type: "text.delta", at: "", data: null };
+    world.server.deliver("ses_1", {
+      type: "events",
+      session: "ses_1",
+      from: seq + 1,
+      to: seq + 1,
+      events: [bad],
+    });
+    script.write(script.event("session.updated", { title: "What the server made of it" }));
+    await world.pass(100);
+    expect(reported).toHaveBeenCalledOnce();
+    expect(view()).toMatchObject({ seq: seq + 1, status: { name: "live" } });
+    expect(view().session?.title).toBe("What the server made of it");
+    vi.unstubAllGlobals();
+  });
+
+  it("a listener that throws is reported, and keeps nothing from the others", async () => {
+    const world = withTurns(1);
+    const reported = vi.fn();
+    vi.stubGlobal("reportError", reported);
+    const { client, view } = await watch(world);
+    const heard = vi.fn();
+    const session = client.sessions.session("ses_1");
+    const stops = [
+      session.subscribe(() => {
+        throw new Error("mine");
+      }),
+      session.subscribe(heard),
+    ];
+    world.server.script("ses_1").turn("msg_2", "On", ["Yes"]);
+    await world.pass(50);
+    expect(reported).toHaveBeenCalled();
+    expect(heard).toHaveBeenCalledTimes(reported.mock.calls.length);
+    expect(view().messages).toHaveLength(4);
+    for (const stop of stops) stop();
+    vi.unstubAllGlobals();
   });
 });
