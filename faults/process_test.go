@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "faultsd")
-		build := exec.Command("go", "build", "-o", binary, "./faultsd")
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "./faultsd")
 		build.Stderr = os.Stderr
 		if err := build.Run(); err != nil {
 			fmt.Fprintln(os.Stderr, "build faultsd:", err)
