@@ -61,13 +61,15 @@ web: node_modules ## build the page into web/dist, which is committed: building 
 	npm run build -w web
 
 .PHONY: web-check
-web-check: node_modules ## check the hooks, the example and the page: types, that web/dist is current, what they do in a browser (CHROMIUM=path)
-	npx tsc -b packages/react
-	npx tsc --noEmit -p packages/react/tsconfig.test.json
+web-check: node_modules ## check all TypeScript: types, format, lint, what is unused, the packages, the page in a browser (CHROMIUM=path)
+	npm run types
 	npm run typecheck -w web
 	npm run typecheck -w examples/react-chat
+	npm run check
+	npm run knip
+	npm test
+	npm run packages
 	npm run build -w examples/react-chat
-	npx vitest run --root packages/react
 	npm run current -w web
 	$(GO) build -o bin/ ./faults/faultsd ./internal/fakellm/cmd/fakellm ./web/test/longsession
 	npm test -w web
