@@ -60,7 +60,8 @@ test("dialogs hold the focus, close on Escape, and give the focus back", async (
   expect(await focused(page)).toMatch(/^More for/);
 
   await page.keyboard.press("Enter");
-  await page.keyboard.press("Enter"); // Rename
+  await expect.poll(() => focused(page)).toBe("Rename");
+  await page.keyboard.press("Enter");
   await expect.poll(() => focused(page)).toBe("Title");
   await page.keyboard.press("Control+a");
   await page.keyboard.type("Small sums");
@@ -137,7 +138,7 @@ test("the end is followed until the person scrolls away, and again when they com
   await page.getByText("Paragraph 40.").waitFor();
   const away = () =>
     page.locator(".scroller").evaluate((e) => Math.round(e.scrollHeight - e.clientHeight - e.scrollTop));
-  expect(await away()).toBeLessThan(3);
+  await expect.poll(away).toBeLessThan(3);
 
   await page.locator(".scroller").hover();
   await page.mouse.wheel(0, -600);

@@ -33,7 +33,7 @@ const screens: readonly {
   {
     name: "a new conversation",
     path: "/",
-    ready: (page) => page.getByRole("button", { name: "Show markdown" }).waitFor(),
+    ready: (page) => page.getByRole("button", { name: /^Show markdown/ }).waitFor(),
   },
   {
     name: "an answer in markdown",
@@ -101,7 +101,7 @@ for (const screen of screens) {
 
 test("axe is there, and finds what is wrong", async () => {
   const page = await world.current.page("/");
-  await page.getByRole("button", { name: "Show markdown" }).waitFor();
+  await page.getByRole("button", { name: /^Show markdown/ }).waitFor();
   await page.getByRole("button", { name: "Attach files" }).evaluate((button) => {
     button.removeAttribute("aria-label");
     button.removeAttribute("title");
