@@ -23,7 +23,7 @@ type Follow = {
  */
 export function useFollow(scroller: RefObject<HTMLElement | null>): Follow {
   const [following, setFollowing] = useState(true);
-  const state = useRef({ following: true, touchedAt: 0, held: false });
+  const state = useRef({ following: true, touchedAt: Number.NEGATIVE_INFINITY, held: false });
 
   const set = useCallback((next: boolean) => {
     state.current.following = next;
