@@ -59,6 +59,18 @@ describe("resume", () => {
     expect(view().messages).toEqual(world.server.state("ses_1").shown.messages);
   });
 
+  it("RG-05: a cursor that the server refuses is dropped, and a snapshot taken", async () => {
+    const world = withTurns(1);
+    const { view, page } = await watch(world);
+    const { length } = page.socket.sent;
+    page.socket.deliver({ type: "error", session: "ses_1", code: "invalid_cursor", detail: "" });
+    world.server.script("ses_1").turn("msg_2", "On", ["Yes"]);
+    await world.pass(1_000);
+    expect(world.asked("GET", "window")).toBe(2);
+    expect(page.socket.sent.length).toBe(length + 1);
+    expect(view().messages).toEqual(world.server.state("ses_1").shown.messages);
+  });
+
   it("RG-06: heartbeats move no cursor, on either transport", async () => {
     for (const over of [{}, { WebSocket: undefined }]) {
       const world = new World();
@@ -156,6 +168,21 @@ describe("doubles", () => {
 });
 
 describe("several sessions and tabs", () => {
+  it("MT-01: two tabs that send at once show the same, in the same order", async () => {
+    const world = withTurns(1);
+    const one = await watch(world);
+    const two = await watch(world);
+    one.session.send("A");
+    two.session.send("B");
+    one.session.send("C");
+    await world.pass(50);
+    expect(one.view().messages).toEqual(two.view().messages);
+    const said = one.view().messages.slice(2).map(text);
+    expect([...said].sort()).toEqual(["A", "B", "C"]);
+    expect(said.indexOf("A")).toBeLessThan(said.indexOf("C"));
+    expect([...one.view().pending, ...two.view().pending]).toEqual([]);
+  });
+
   it("MT-03: sessions do not bleed into each other while a page switches between them", async () => {
     const world = new World();
     const one = answering(world, "ses_1");
@@ -358,6 +385,20 @@ describe("what is shown", () => {
       }
     },
   );
+
+  it("UI-04: a run that waits for an answer is not over, and says what it waits for", async () => {
+    const world = new World();
+    const { script, run } = answering(world);
+    const { view } = await watch(world);
+    script.ask(run, "apr_1");
+    await world.pass(20);
+    expect(view()).toMatchObject({
+      run: { status: "waiting", waitingReason: "approval" },
+      session: { status: "waiting", approvals: 1 },
+      approvals: [{ id: "apr_1", call: "call_apr_1" }],
+      messages: [{}, { status: "streaming" }],
+    });
+  });
 
   it("UI-06: an answer that was cut before its first word says so, with a run to retry", async () => {
     const world = new World();
