@@ -1,6 +1,6 @@
 // Command profiled is the holdfast binary with the runtime's profiles served on
 // loopback: $PROFILE_ADDR, or 127.0.0.1:18101. It is for finding where the time
-// goes (suts.json, "holdfast-profiled"); no release carries it.
+// goes, in the place of the binary in suts.json; no release carries it.
 //
 //	go tool pprof -top http://127.0.0.1:18101/debug/pprof/profile?seconds=10
 package main

@@ -60,16 +60,19 @@ type scenario struct {
 
 var idleArgs = []string{"-warm", "2", "-think", "30s", "-tokens", "5", "-rate", "1", "-ramp", "10s"}
 
+// longArgs are for what happens in the middle of an answer, quick or not.
+var longArgs = []string{"-tokens", "600"}
+
 var plan = map[string]scenario{
 	"start":         {[]int{0, 1000}, []int{0, 200}, nil},
 	"snapshot":      {[]int{10_000}, []int{10_000}, nil},
 	"steady":        {[]int{10, 50, 100, 200, 500, 1000}, []int{10, 100, 500}, nil},
-	"resume":        {[]int{50, 200}, []int{50}, nil},
+	"resume":        {[]int{50, 200}, []int{50}, longArgs},
 	"catchup":       {[]int{100, 1000, 10_000}, []int{100, 1000, 10_000}, nil},
 	"fanout":        {[]int{100, 1000}, []int{1000}, nil},
 	"idle-chats":    {[]int{2000}, []int{2000}, idleArgs},
 	"idle-watchers": {[]int{10_000}, []int{10_000}, idleArgs},
-	"crash":         {[]int{25, 200}, []int{25}, nil},
+	"crash":         {[]int{25, 200}, []int{25}, longArgs},
 }
 
 const allScenarios = "start,snapshot,catchup,steady,resume,fanout,crash,idle-watchers"
