@@ -142,7 +142,7 @@ export class Api {
   /** Cancels this run and no other. It is terminal by its `cancelDeadline`. */
   cancelRun(
     run: string,
-    body: { reason?: string } = {},
+    body?: { reason?: string },
     options?: RequestOptions,
   ): Promise<{ run: Run; seq: number }> {
     return this.#ask("POST", path`/v1/runs/${run}/cancel`, options, body);
@@ -151,7 +151,7 @@ export class Api {
   /** Runs the input of a run that has ended again. With an `id`, repeating is safe. */
   retryRun(
     run: string,
-    body: { id?: string } = {},
+    body?: { id?: string },
     options?: RequestOptions,
   ): Promise<{ run: Run; seq: number }> {
     return this.#ask("POST", path`/v1/runs/${run}/retry`, options, body);

@@ -99,7 +99,6 @@ export class Connection extends Subscribable<ConnectionState> {
   #stopTimer = nothing;
   #stopProbe: (() => void) | undefined;
   #stopRest = nothing;
-  #stopListRetry = nothing;
   #stopSignals = nothing;
   #over = false;
 
@@ -165,7 +164,6 @@ export class Connection extends Subscribable<ConnectionState> {
     return () => {
       release();
       if (!this.#lists.delete(follower) || this.#lists.size > 0) return;
-      this.#stopListRetry();
       if (this.#state.name === "open") this.#transport?.unfollowList();
     };
   }
@@ -179,7 +177,6 @@ export class Connection extends Subscribable<ConnectionState> {
   close(): void {
     this.#over = true;
     this.#stopRest();
-    this.#stopListRetry();
     if (this.#state.name !== "closed") this.#enter({ name: "closed" });
   }
 
@@ -320,8 +317,8 @@ export class Connection extends Subscribable<ConnectionState> {
   #refused(session: string | null, code: string): void {
     const { after, random } = this.#env;
     if (session === null) {
-      this.#stopListRetry = after(backoff(1, random()), () => {
-        if (this.#state.name === "open") this.#transport?.followList();
+      after(backoff(1, random()), () => {
+        if (this.#state.name === "open" && this.#lists.size > 0) this.#transport?.followList();
       });
       return;
     }

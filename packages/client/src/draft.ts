@@ -19,6 +19,8 @@ export class Draft {
   readonly #before: State;
   readonly #state: Mutable<State>;
   #messages: readonly Message[];
+  /** The ids of all messages, made when somebody asks. */
+  #ids: Set<string> | undefined;
   /** Objects that were made here and nobody else has: they may be changed in place. */
   readonly #own = new Set<object>();
 
@@ -31,7 +33,8 @@ export class Draft {
 
   /** Whether a message is known. */
   knows(id: string): boolean {
-    return this.#find(id) !== undefined;
+    this.#ids ??= new Set([...this.#messages.map((m) => m.id), ...this.#state.aside.keys()]);
+    return this.#ids.has(id);
   }
 
   /** A message that can still change, for writing. */
@@ -144,8 +147,11 @@ export class Draft {
     for (const behind of placesBehind(message.id)) places.set(behind, []);
     this.#state.places = places;
     const m = this.#mine(message);
+    this.#ids?.add(m.id);
     if (head && message.parent === this.shown.head) {
-      this.#messages = put(this.#mine(this.#messages), message, m);
+      const messages = this.#mine(this.#messages);
+      messages.push(m);
+      this.#messages = messages;
       this.shown.head = m.id;
       return;
     }

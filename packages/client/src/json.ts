@@ -7,10 +7,6 @@
 
 type Reviver = (key: string, value: unknown, context?: { source?: string }) => unknown;
 
-function parse(text: string, reviver?: Reviver): unknown {
-  return JSON.parse(text, reviver as (key: string, value: unknown) => unknown);
-}
-
 /** A run of digits that a double may not hold. Almost no text has one, and then the quick parser does. */
 const longNumber = /\d{16}/;
 
@@ -20,13 +16,11 @@ const longNumber = /\d{16}/;
  * Node 21, or later); elsewhere it is rounded, as `JSON.parse` does.
  */
 export function parseJson(text: string): unknown {
-  if (!longNumber.test(text)) return parse(text);
-  return parse(text, (_, value, context) => {
-    const source = context?.source;
-    return typeof value === "number" && !Number.isSafeInteger(value) && source && /^-?\d+$/.test(source)
-      ? BigInt(source)
-      : value;
-  });
+  const revive: Reviver = (_, value, context) => {
+    const source = context?.source ?? "";
+    return Number.isSafeInteger(value) || !/^-?\d+$/.test(source) ? value : BigInt(source);
+  };
+  return JSON.parse(text, longNumber.test(text) ? (revive as Parameters<typeof JSON.parse>[1]) : undefined);
 }
 
 /** Writes JSON. A `bigint` becomes the number it is, digit by digit. */

@@ -131,8 +131,8 @@ export class SessionManager extends Subscribable<SessionsView> {
   }
 
   #watched(mirror: SessionMirror, watched: boolean): void {
-    // The one that is watched is the one that others get.
-    if (watched || this.#mirrors.get(mirror.id) === mirror) {
+    if (watched) {
+      // It is the one that others get, and the last used.
       this.#mirrors.delete(mirror.id);
       this.#mirrors.set(mirror.id, mirror);
     }

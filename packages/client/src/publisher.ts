@@ -23,7 +23,6 @@ export class Publisher {
 
   /** Once, after the task that runs now. */
   soon(): void {
-    if (this.#soon) return;
     this.#soon = true;
     queueMicrotask(() => {
       if (this.#soon) this.now();

@@ -39,22 +39,16 @@ export class Tabs {
     return () => this.#ears.delete(hear);
   }
 
-  /** Whether a tab is there. One that cannot be asked is not. */
-  isThere(tab: string): Promise<boolean> {
-    if (tab === this.id) return Promise.resolve(true);
-    if (!this.#channel) return Promise.resolve(false);
-    return new Promise((resolve) => {
-      const end = (there: boolean) => {
-        stopTimer();
-        stop();
-        resolve(there);
-      };
-      const stop = this.onMessage((message) => {
-        if (message.type === "here" && message.tab === tab) end(true);
-      });
-      const stopTimer = this.#env.after(patience, () => end(false));
-      this.tell({ type: "who", tab });
+  /** Whether a tab is there. It takes half a second. One that cannot be asked is not there. */
+  async isThere(tab: string): Promise<boolean> {
+    let isThere = tab === this.id;
+    const stop = this.onMessage((message) => {
+      isThere ||= message.type === "here" && message.tab === tab;
     });
+    this.tell({ type: "who", tab });
+    await new Promise<void>((resolve) => this.#env.after(patience, resolve));
+    stop();
+    return isThere;
   }
 
   close(): void {
