@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-run/holdfast"
 	"github.com/holdfast-run/holdfast/cmd/holdfast/client"
+	"github.com/holdfast-run/holdfast/server/api"
 	"github.com/holdfast-run/holdfast/session"
 )
 
@@ -237,6 +238,56 @@ func TestWhoComesBackAtAnyMomentSeesTheWholeAnswer(t *testing.T) {
 	}
 	if compared < 50 {
 		t.Errorf("only %d texts were looked for", compared)
+	}
+}
+
+// The run that answers a message is known only once it cannot become another one:
+// not between two events that belong together, however late the second comes.
+func TestTheRunThatAnswersIsKnownOnlyWhenItIsTheLast(t *testing.T) {
+	compared := 0
+	for _, c := range conversations(t) {
+		type moment struct {
+			sent, run string
+			seq       int64
+		}
+		var ended []moment
+		sent, last := map[string]*following{}, map[string]string{}
+		m := mirror{session.New(c.Session)}
+		for _, raw := range c.Frames {
+			u, _, _, err := client.ParseFrame(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, ok := u.(client.Event)
+			if !ok {
+				continue
+			}
+			m.Apply(e.Event)
+			for _, item := range m.Inbox {
+				if sent[item.Message.ID] == nil {
+					sent[item.Message.ID] = &following{
+						chat: &chat{teller: teller{mirror: m}}, target: item.Run, sent: &api.SendMessage{ID: item.Message.ID},
+					}
+				}
+			}
+			for id, f := range sent {
+				f.noteTakenBack(e.Event)
+				run, known := f.answering()
+				last[id] = run
+				if state := m.Run(run); known && state != nil && state.Status.Terminal() {
+					ended = append(ended, moment{id, run, e.Seq})
+				}
+			}
+		}
+		for _, at := range ended {
+			compared++
+			if at.run != last[at.sent] {
+				t.Errorf("%s: at seq %d %s is taken to end with %s, and %s answers it", c.Name, at.seq, at.sent, at.run, last[at.sent])
+			}
+		}
+	}
+	if compared < 10 {
+		t.Errorf("only %d moments were compared", compared)
 	}
 }
 

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type following struct {
 	// sent is the message that the run answers, if this chat sent it: to be sent
 	// again if the server's log turns out to be another than before.
 	sent *api.SendMessage
+	// takenBack says that somebody removed it from the inbox.
+	takenBack bool
 	// asking is the question that stands on the terminal, or nil.
 	asking *asking
 	// answeredAt are matters that the server was told of, by the seq that shows it.
@@ -138,19 +141,29 @@ func (f *following) settle(ctx context.Context) (outcome Outcome, done bool, err
 	return 0, false, f.notes.Flush()
 }
 
-// answering is the run that answers what was sent. A steer whose run ended first
-// gets a run of its own; until the log says so, which is at once, it is not known.
+// answering is the run that answers what was sent, or that was watched. It is not
+// known while the log is between two events that belong together: a steer whose run
+// ended first gets a run of its own, and what leaves the inbox becomes a message.
 func (f *following) answering() (run string, known bool) {
 	if f.sent == nil {
-		return f.target, true
+		unheard := func(item *session.InboxItem) bool {
+			return item.Mode == session.Steer && item.Run == f.target && f.mirror.Run(item.SpareRun) == nil
+		}
+		return f.target, !slices.ContainsFunc(f.mirror.Inbox, unheard)
 	}
 	if item := f.mirror.InboxItem(f.sent.ID); item != nil {
 		return item.Run, item.Mode != session.Steer
 	}
-	if m := f.mirror.Message(f.sent.ID); m != nil && m.Run != "" {
-		return m.Run, true
+	if m := f.mirror.Message(f.sent.ID); m != nil {
+		return cmp.Or(m.Run, f.target), true
 	}
-	return f.target, true
+	return f.target, f.takenBack
+}
+
+func (f *following) noteTakenBack(e session.Event) {
+	if removed, ok := e.Data.(session.InboxRemoved); ok && f.sent != nil && removed.ID == f.sent.ID {
+		f.takenBack = true
+	}
 }
 
 // blocked is the run that waits for a person and that the wanted one is, or is behind.
@@ -193,6 +206,7 @@ func (f *following) take(ctx context.Context, u client.Update) error {
 	switch u := u.(type) {
 	case client.Event:
 		f.mirror.Apply(u.Event)
+		f.noteTakenBack(u.Event)
 		if err := f.outdated(); err != nil {
 			return err
 		}
@@ -235,6 +249,7 @@ func (f *following) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.takenBack = false
 	f.target, f.teller.target = accepted.Run.ID, accepted.Run.ID
 	return nil
 }
