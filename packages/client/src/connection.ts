@@ -36,7 +36,8 @@ export type Follower = {
   cursor(): number;
   /** The log comes, and ends at `head` for now. */
   following(head: number): void;
-  frames(from: number, to: number, frames: readonly Frame[]): void;
+  /** A piece of the log, which ends at `to`. */
+  frames(to: number, frames: readonly Frame[]): void;
   /** The log comes no more, for now: the connection is gone. */
   paused(): void;
   reset(): void;
@@ -256,11 +257,11 @@ export class Connection extends Subscribable<ConnectionState> {
       followed?.stopTimer();
       followed?.follower.following(head);
     },
-    frames: (session, from, to, frames) => {
+    frames: (session, to, frames) => {
       const followed = this.#sessions.get(session);
       if (!followed) return;
       followed.refusals = 0;
-      followed.follower.frames(from, to, frames);
+      followed.follower.frames(to, frames);
     },
     reset: (session) => this.#sessions.get(session)?.follower.reset(),
     deleted: (session) => this.#sessions.get(session)?.follower.deleted(),

@@ -304,7 +304,7 @@ export class SessionMirror extends Subscribable<SessionView> {
       this.#asking = false;
       this.#publisher.soon();
     },
-    frames: (_, to, frames) => this.#take(to, frames),
+    frames: (to, frames) => this.#take(to, frames),
     paused: () => {
       this.#flows = false;
       this.#asking = false;

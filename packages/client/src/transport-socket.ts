@@ -106,7 +106,7 @@ export class SocketTransport implements Transport {
       }
       case "events":
         if (!this.#current(message.session)) return;
-        this.#tell.frames(message.session, message.from, message.to, message.events);
+        this.#tell.frames(message.session, message.to, message.events);
         return;
       case "sessions":
         if (this.#current("")) this.#tell.rows(message.upsert, message.removed);

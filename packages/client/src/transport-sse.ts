@@ -15,8 +15,6 @@ import type { EventPage, Frame } from "./wire.ts";
 const streamsMost = 2;
 /** Between two pages of a log, and between two looks at the list, in milliseconds. */
 const pageEvery = { visible: 3_000, hidden: 15_000 };
-/** A stream that was silent for so long has missed a heartbeat. */
-const heartbeat = 20_000;
 /** Silence after which a stream is taken for dead. */
 const silence = 45_000;
 /** How long an answer may take to begin. */
@@ -36,7 +34,6 @@ export class SseTransport implements Transport {
   readonly #tell: TransportEvents;
   readonly #logs = new Map<string, Log>();
   readonly #life = new AbortController();
-  #heardAt: number;
   #stopList = () => {};
   readonly #stopSignals: () => void;
 
@@ -44,7 +41,6 @@ export class SseTransport implements Transport {
     this.#env = env;
     this.#base = baseUrl.replace(/\/+$/, "");
     this.#tell = tell;
-    this.#heardAt = env.now();
     this.#stopSignals = env.onSignal((signal) => {
       if (signal === "visible" || signal === "hidden") this.#again();
     });
@@ -76,9 +72,9 @@ export class SseTransport implements Transport {
     this.#stopList();
   }
 
-  /** A request shows whether the server is there. Streams that should have spoken are begun anew. */
+  /** A request shows whether the server is there. The streams may be dead all the same: they are begun anew. */
   probe(): void {
-    if (this.#env.now() - this.#heardAt > heartbeat) this.#again();
+    this.#again();
     this.#ready().catch(() => {});
   }
 
@@ -92,11 +88,6 @@ export class SseTransport implements Transport {
   async #ready(): Promise<void> {
     const ask = { patience, signal: this.#life.signal };
     await send(this.#env, `${this.#base}/readyz`, ask, (response) => response.text());
-    this.#tell.heard();
-  }
-
-  #heard(): void {
-    this.#heardAt = this.#env.now();
     this.#tell.heard();
   }
 
@@ -146,7 +137,7 @@ export class SseTransport implements Transport {
         alive(silence);
         const { done, value } = await chunks.read();
         if (done || signal.aborted) return;
-        this.#heard();
+        this.#tell.heard();
         read(decoder.decode(value, { stream: true }));
         this.#take(log, frames);
         frames = [];
@@ -160,7 +151,7 @@ export class SseTransport implements Transport {
   async #page(log: Log, signal: AbortSignal): Promise<void> {
     const page = await send(this.#env, this.#url(log), { patience, signal }, readJson<EventPage>);
     if (signal.aborted) return;
-    this.#heard();
+    this.#tell.heard();
     this.#tell.following(log.session, page.head);
     const { session, reset, frames, more } = page;
     this.#take(log, reset ? [{ type: "reset", session }] : frames);
@@ -174,10 +165,10 @@ export class SseTransport implements Transport {
   #take(log: Log, frames: readonly StreamFrame[]): void {
     let piece: Frame[] = [];
     const tell = () => {
-      const [first, last] = [piece[0], piece.at(-1)];
-      if (!first || !last || log.stop.signal.aborted) return;
+      const last = piece.at(-1);
+      if (!last || log.stop.signal.aborted) return;
       log.cursor = rangeOf(last).to;
-      this.#tell.frames(log.session, rangeOf(first).from, log.cursor, piece);
+      this.#tell.frames(log.session, log.cursor, piece);
       piece = [];
     };
     for (const frame of frames) {

@@ -40,8 +40,8 @@ export type TransportEvents = {
   heard(): void;
   /** What comes of this session from now on is what was asked for last. `head` is the last seq there is. */
   following(session: string, head: number): void;
-  /** A piece of a log, which covers `from` to `to`. */
-  frames(session: string, from: number, to: number, frames: readonly Frame[]): void;
+  /** A piece of a log, which ends at `to`. */
+  frames(session: string, to: number, frames: readonly Frame[]): void;
   /** The cursor was ahead of the log. */
   reset(session: string): void;
   /** The session is gone, and its subscription with it. */

@@ -192,6 +192,7 @@ export class World {
     });
     const answer = async () => {
       await Promise.resolve();
+      init?.signal?.throwIfAborted(); // what was given up does not reach the server
       const other = this.intercept(method, path, init);
       if (other) return other;
       if (!this.up) throw new TypeError("Failed to fetch");
