@@ -23,7 +23,7 @@ type Follow = {
  */
 export function useFollow(scroller: RefObject<HTMLElement | null>): Follow {
   const [following, setFollowing] = useState(true);
-  const state = useRef({ following: true, touchedAt: Number.NEGATIVE_INFINITY, held: false });
+  const state = useRef({ following: true, touchedAt: Number.NEGATIVE_INFINITY, held: false, top: 0 });
 
   const set = useCallback((next: boolean) => {
     state.current.following = next;
@@ -53,13 +53,16 @@ export function useFollow(scroller: RefObject<HTMLElement | null>): Follow {
       state.current.touchedAt = performance.now();
     };
     const scrolled = () => {
+      const { top } = state.current;
+      state.current.top = element.scrollTop;
       const away = element.scrollHeight - element.clientHeight - element.scrollTop;
       if (away <= near) {
         if (!state.current.following) set(true);
         return;
       }
+      // What is followed goes down only, however far it grew meanwhile.
       const theirs = state.current.held || performance.now() - state.current.touchedAt < recent;
-      if (theirs && state.current.following) set(false);
+      if (theirs && element.scrollTop < top && state.current.following) set(false);
     };
     element.addEventListener("scroll", scrolled, options);
     for (const gesture of ["wheel", "touchmove", "keydown"])
