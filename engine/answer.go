@@ -169,8 +169,13 @@ func (a *answer) listen(ctx context.Context, req model.Request) (*model.Finish, 
 	}
 }
 
-// stream asks the model and notes what comes.
-func (a *answer) stream(ctx context.Context, req model.Request) (*model.Finish, error) {
+// stream asks the model and notes what comes. A model that panics costs its attempt, not the process.
+func (a *answer) stream(ctx context.Context, req model.Request) (finish *model.Finish, err error) {
+	defer func() {
+		if broken := a.recovered(recover()); broken != nil {
+			finish, err = nil, &model.Error{Code: model.CodePanic, Retryable: true, Message: "the model's code crashed", Err: broken}
+		}
+	}()
 	m, err := a.Models(a.agent.Model)
 	if err != nil {
 		return nil, &model.Error{Code: model.CodeInvalidRequest, Message: err.Error(), Err: err}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/holdfast-run/holdfast/agent"
@@ -51,7 +52,7 @@ func (c *Carrier) Carry(ctx context.Context, lease store.Lease, signals Signals)
 	}, cancel)
 	defer k.notes.close()
 	defer cancel(nil)
-	err := k.carry(ctx)
+	err := k.protected(ctx)
 	if errors.Is(err, &session.Error{Code: session.Fenced}) {
 		return fmt.Errorf("carry run %s: %w", lease.Run, ErrLeaseLost)
 	}
@@ -59,6 +60,26 @@ func (c *Carrier) Carry(ctx context.Context, lease store.Lease, signals Signals)
 		return fmt.Errorf("carry run %s: %w", lease.Run, err)
 	}
 	return nil
+}
+
+// protected carries, and turns a panic into an error: whatever breaks under one
+// run must not take the process with it, and every other run.
+func (k *carry) protected(ctx context.Context) (err error) {
+	defer func() {
+		if broken := k.recovered(recover()); broken != nil {
+			err = broken
+		}
+	}()
+	return k.carry(ctx)
+}
+
+// recovered is what a panic says, logged with its stack, or nil if there was none.
+func (k *carry) recovered(broken any) error {
+	if broken == nil {
+		return nil
+	}
+	k.log().Error("a panic was caught", slog.Any("panic", broken), slog.String("stack", string(debug.Stack())))
+	return fmt.Errorf("panic: %v", broken)
 }
 
 // carry is one claim of one run.

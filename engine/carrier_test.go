@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -424,6 +425,46 @@ func TestAClockThatIsSetBackDoesNotHoldARetry(t *testing.T) {
 		}
 		if took := time.Since(start); took > time.Minute {
 			t.Errorf("a retry after half a second was made after %s", took)
+		}
+	})
+}
+
+// Code of others that panics ends neither the process nor what
+// others are doing there.
+func TestAModelThatPanicsLosesItsAttemptAndIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said, s, err := carryOne(t, func(func()) model.Model {
+			return modeltest.NewScript(
+				modeltest.Reply(modeltest.Text("half"), modeltest.Do(func() { panic("no such index") })),
+				modeltest.Reply(modeltest.Text("whole")),
+			)
+		}, nil, nil)
+		run := s.Run("r")
+		if err != nil || run.Status != session.Completed || said != "whole" {
+			t.Fatalf("%v; the run is %s and said %q", err, run.Status, said)
+		}
+		if run.Attempt != 2 {
+			t.Errorf("it took %d attempts, want 2", run.Attempt)
+		}
+	})
+}
+
+func TestACarrierThatPanicsEndsItsClaimAndNotTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		atEnd := func(events []session.Event) bool {
+			if _, ok := events[len(events)-1].Data.(session.ModelCompleted); ok {
+				panic("a store with a mistake")
+			}
+			return false
+		}
+		_, s, err := carryOne(t, func(func()) model.Model {
+			return modeltest.NewScript(modeltest.Reply(modeltest.Text("whole")))
+		}, atEnd, nil)
+		if err == nil || !strings.Contains(err.Error(), "a store with a mistake") {
+			t.Fatalf("the claim ended with %v", err)
+		}
+		if status := s.Run("r").Status; status != session.Running {
+			t.Errorf("the run is %s; whoever reconciles it decides", status)
 		}
 	})
 }

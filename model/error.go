@@ -32,6 +32,7 @@ const (
 	CodeStalled        Code = "stalled"         // nothing came for the idle limit; retryable
 	CodeIncomplete     Code = "incomplete"      // the stream ended, or was cut, without a finish reason; retryable
 	CodeProtocol       Code = "protocol"        // the answer breaks the provider's own protocol; retryable
+	CodePanic          Code = "panic"           // the provider's own code panicked; retryable
 	CodeTooLarge       Code = "too_large"       // the answer is over a stated bound; final
 	CodeInvalidRequest Code = "invalid_request" // 400, 404, 413, 422, or said inside a stream; final
 	CodeUnauthorized   Code = "unauthorized"    // 401, 403; final
