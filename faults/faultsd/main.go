@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -40,6 +41,7 @@ type wish struct {
 	Note   string          `json:"note,omitempty" jsonschema:"goes into the ledger"`
 	MS     int             `json:"ms,omitempty" jsonschema:"how long the call takes after its effect, in milliseconds"`
 	Before int             `json:"before,omitempty" jsonschema:"how long it takes before its effect, in milliseconds"`
+	Gate   string          `json:"gate,omitempty" jsonschema:"wait before the effect until this URL has answered"`
 	Die    string          `json:"die,omitempty" jsonschema:"kill the process: before or after the effect; once or always after it"`
 	Fail   string          `json:"fail,omitempty" jsonschema:"fail with this message"`
 	Result json.RawMessage `json:"result,omitempty" jsonschema:"the result, as JSON text in a string or as a value"`
@@ -47,7 +49,7 @@ type wish struct {
 
 // act is a tool with an effect. The name "deaf" makes it ignore its context.
 func act(name string, options ...tool.Option) tool.Tool {
-	schema := json.RawMessage(`{"type":"object","properties":{"note":{"type":"string"},"ms":{"type":"integer"},"before":{"type":"integer"},"die":{"type":"string"},"fail":{"type":"string"},"result":{}}}`)
+	schema := json.RawMessage(`{"type":"object","properties":{"note":{"type":"string"},"ms":{"type":"integer"},"before":{"type":"integer"},"gate":{"type":"string"},"die":{"type":"string"},"fail":{"type":"string"},"result":{}}}`)
 	return tool.New(name, "A tool of the fault tests.", func(ctx context.Context, raw map[string]json.RawMessage, call tool.Call) (tool.Result, error) {
 		var w wish
 		all, err := json.Marshal(raw)
@@ -58,6 +60,9 @@ func act(name string, options ...tool.Option) tool.Tool {
 			return tool.Result{}, err
 		}
 		if err := rest(ctx, w.Before, name == "deaf"); err != nil {
+			return tool.Result{}, err
+		}
+		if err := pass(ctx, w.Gate); err != nil {
 			return tool.Result{}, err
 		}
 		if w.Die == "before" {
@@ -99,6 +104,22 @@ func rest(ctx context.Context, ms int, deaf bool) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// pass waits until the URL of a gate has answered. Without one it does nothing.
+func pass(ctx context.Context, gate string) error {
+	if gate == "" {
+		return nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, gate, nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	return res.Body.Close()
 }
 
 // die is a crash: nothing is flushed, nothing is closed.
