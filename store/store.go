@@ -175,6 +175,11 @@ type Leases interface {
 	// under a lease of ttl and a fence higher than any before. run.started or run.resumed is appended in
 	// the same transaction. No due run: an empty answer.
 	Claim(ctx context.Context, worker string, ttl time.Duration, limit int) ([]Lease, error)
+	// Due gives runs that Claim would give now and would have given age ago, the longest due first, at most limit.
+	Due(ctx context.Context, age time.Duration, limit int) ([]Due, error)
+	// ClaimRun is Claim for one run. A run that is not due, or not there, is
+	// refused with a [session.Error] that has the code NotDue or NotFound.
+	ClaimRun(ctx context.Context, due Due, worker string, ttl time.Duration) (Lease, error)
 	// Renew extends a lease by ttl from now, also a lease that ended and was not
 	// reconciled yet. ErrLeaseLost means someone else holds the run now, or it has
 	// ended: stop at once, write nothing more.

@@ -291,6 +291,20 @@ func (l *link) Claim(ctx context.Context, worker string, ttl time.Duration, limi
 	return l.Store.Claim(ctx, worker, ttl, limit)
 }
 
+func (l *link) ClaimRun(ctx context.Context, due store.Due, worker string, ttl time.Duration) (store.Lease, error) {
+	if err := l.broken(); err != nil {
+		return store.Lease{}, err
+	}
+	return l.Store.ClaimRun(ctx, due, worker, ttl)
+}
+
+func (l *link) Due(ctx context.Context, age time.Duration, limit int) ([]store.Due, error) {
+	if err := l.broken(); err != nil {
+		return nil, err
+	}
+	return l.Store.Due(ctx, age, limit)
+}
+
 func (l *link) Renew(ctx context.Context, lease store.Lease, ttl time.Duration) (store.Lease, error) {
 	if err := l.broken(); err != nil {
 		return store.Lease{}, err

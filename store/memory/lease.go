@@ -88,7 +88,7 @@ func (s *Store) Claim(ctx context.Context, worker string, ttl time.Duration, lim
 		func(w *work) time.Time { return w.due })
 	var leases []store.Lease
 	for _, w := range due[:min(len(due), max(limit, 0))] {
-		lease, err := s.claimLocked(w, worker, ttl, now)
+		lease, err := s.claimLocked(s.logs[w.session], w.run, worker, ttl, now)
 		switch {
 		case err == nil:
 			leases = append(leases, lease)
@@ -101,18 +101,48 @@ func (s *Store) Claim(ctx context.Context, worker string, ttl time.Duration, lim
 	return leases, nil
 }
 
-func (s *Store) claimLocked(w *work, worker string, ttl time.Duration, now time.Time) (store.Lease, error) {
-	l := s.logs[w.session]
-	claim := session.Claim{Run: w.run, Worker: worker, At: now}
+// Due gives runs that are due for age.
+func (s *Store) Due(ctx context.Context, age time.Duration, limit int) ([]store.Due, error) {
+	unlock, err := s.enter(ctx, "Due")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	then := s.opts.Now().Add(-age)
+	var due []store.Due
+	found := s.workLocked(
+		func(w *work) bool { return w.asks.Due && !then.Before(w.due) },
+		func(w *work) time.Time { return w.due })
+	for _, w := range found[:min(len(found), max(limit, 0))] {
+		due = append(due, store.Due{Session: w.session, Run: w.run})
+	}
+	return due, nil
+}
+
+// ClaimRun gives worker one run, if it is due.
+func (s *Store) ClaimRun(ctx context.Context, due store.Due, worker string, ttl time.Duration) (store.Lease, error) {
+	l, unlock, err := s.enterLog(ctx, "ClaimRun", due.Session)
+	if errors.Is(err, store.ErrNotFound) {
+		_, err = (&session.Claim{Run: due.Run}).Decide(session.New(due.Session))
+	}
+	if err != nil {
+		return store.Lease{}, err
+	}
+	defer unlock()
+	return s.claimLocked(l, due.Run, worker, ttl, s.opts.Now())
+}
+
+func (s *Store) claimLocked(l *log, run, worker string, ttl time.Duration, now time.Time) (store.Lease, error) {
+	claim := session.Claim{Run: run, Worker: worker, At: now}
 	events, err := claim.Decide(l.lean)
 	if err != nil {
-		return store.Lease{}, fmt.Errorf("claim run %s: %w", w.run, err)
+		return store.Lease{}, fmt.Errorf("claim run %s: %w", run, err)
 	}
 	before := l.head()
 	_, err = s.commitLocked(l, events)
-	lease := store.Lease{Session: w.session, Run: w.run, Worker: worker, Fence: claim.Fence, Until: until(now, ttl)}
+	lease := store.Lease{Session: l.id, Run: run, Worker: worker, Fence: claim.Fence, Until: until(now, ttl)}
 	if l.head() > before { // also when the acknowledgement was lost
-		w.lease = &lease
+		l.work[run].lease = &lease
 	}
 	return lease, err
 }

@@ -32,7 +32,7 @@ func (s *Store) Claim(ctx context.Context, worker string, ttl time.Duration, lim
 	unloadable := map[string]error{} // by run
 	for limit > 0 {
 		most := limit + len(unloadable)
-		due, err := s.due(ctx, selectDue, most)
+		due, err := s.due(ctx, selectDue, s.now(), most)
 		if err != nil || len(due) == 0 {
 			return nil, err
 		}
@@ -74,15 +74,13 @@ func (s *Store) claim(ctx context.Context, worker string, ttl time.Duration, lim
 			if e == nil || len(leases) == limit {
 				continue
 			}
-			c := session.Claim{Run: due[i].Run, Worker: worker, At: b.now}
-			if _, err := b.append(e, c.Decide); b.err != nil {
+			lease, err := b.claim(e, due[i].Run, worker, ttl)
+			if b.err != nil {
 				return err
 			} else if err != nil {
-				b.touch(e, c.Run) // the row and the state disagree: the state is right
+				b.touch(e, due[i].Run) // the row and the state disagree: the state is right
 				continue
 			}
-			lease := store.Lease{Session: e.id, Run: c.Run, Worker: worker, Fence: c.Fence, Until: until(b.now, ttl)}
-			b.leases = append(b.leases, leaseChange{lease: lease, claim: true})
 			leases = append(leases, lease)
 		}
 		return nil
@@ -91,6 +89,46 @@ func (s *Store) claim(ctx context.Context, worker string, ttl time.Duration, lim
 		return nil, tried, err
 	}
 	return leases, tried, nil
+}
+
+// ClaimRun gives worker one run, if it is due.
+func (s *Store) ClaimRun(ctx context.Context, due store.Due, worker string, ttl time.Duration) (store.Lease, error) {
+	if err := s.enterToWrite(ctx); err != nil {
+		return store.Lease{}, err
+	}
+	e := s.cache.pin(due.Session)
+	defer s.unpin(e)
+	if err := s.ensure(ctx, e); err != nil {
+		return store.Lease{}, err
+	}
+	var lease store.Lease
+	err := s.writer.submit(ctx, e, func(b *batch) (err error) {
+		lease, err = b.claim(e, due.Run, worker, ttl)
+		return err
+	})
+	if err != nil {
+		return store.Lease{}, err
+	}
+	return lease, nil
+}
+
+// claim has the claim of a run written.
+func (b *batch) claim(e *entry, run, worker string, ttl time.Duration) (store.Lease, error) {
+	c := session.Claim{Run: run, Worker: worker, At: b.now}
+	if _, err := b.append(e, c.Decide); err != nil {
+		return store.Lease{}, err
+	}
+	lease := store.Lease{Session: e.id, Run: run, Worker: worker, Fence: c.Fence, Until: until(b.now, ttl)}
+	b.leases = append(b.leases, leaseChange{lease: lease, claim: true})
+	return lease, nil
+}
+
+// Due gives runs that are due for age, the longest due first.
+func (s *Store) Due(ctx context.Context, age time.Duration, limit int) ([]store.Due, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	return s.due(ctx, selectDue, s.now().Add(-age), max(limit, 0))
 }
 
 // touch has the work of a run written again.
@@ -156,14 +194,14 @@ func (s *Store) Overdue(ctx context.Context, limit int) ([]store.Due, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
-	return s.due(ctx, selectOverdue, max(limit, 0))
+	return s.due(ctx, selectOverdue, s.now(), max(limit, 0))
 }
 
-func (s *Store) due(ctx context.Context, query string, limit int) ([]store.Due, error) {
+func (s *Store) due(ctx context.Context, query string, at time.Time, limit int) ([]store.Due, error) {
 	due, err := collect(ctx, s.readers, func(rows *sql.Rows) (d store.Due, err error) {
 		err = rows.Scan(&d.Session, &d.Run)
 		return d, err
-	}, query, millis(s.now()), limit)
+	}, query, millis(at), limit)
 	return due, s.unavailable(ctx, "read due runs", err)
 }
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -40,6 +41,8 @@ var claimPromises = []promise{
 	{"a run that waits for a word on a call is due when it is given", anOutcomeMakesDue},
 	{"every claim has a higher fence", everyClaimHasAHigherFence},
 	{"many workers get each due run once", manyWorkersGetEachRunOnce},
+	{"a run can be claimed by its id, once, and only when it is due", oneRunIsClaimed},
+	{"what is due for a while is listed, and listing it changes nothing", whatIsDueIsListed},
 	{"a run that ended is not due", func(t *testing.T, w *world) {
 		w.wholeRun("ses_1", "m1", "a")
 		w.submit("ses_1", "m2")
@@ -79,6 +82,75 @@ func aDueRunIsGiven(t *testing.T, w *world) {
 		t.Errorf("the run is %+v, %v", run, err)
 	}
 	w.sound("ses_1")
+}
+
+func oneRunIsClaimed(t *testing.T, w *world) {
+	w.submit("ses_1", "m1")
+	w.submit("ses_2", "m2")
+	due := store.Due{Session: "ses_2", Run: "run_m2"}
+	lease, err := w.ClaimRun(w.ctx, due, "wrk_1", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := store.Lease{Session: "ses_2", Run: "run_m2", Worker: "wrk_1", Fence: lease.Fence, Until: lease.Until}
+	if lease != want || !lease.Until.Equal(w.clock.Now().Add(ttl)) {
+		t.Errorf("the lease is %+v, not %+v", lease, want)
+	}
+	if run, err := w.Run(w.ctx, "run_m2"); err != nil || run.Status != session.Running || run.Fence != lease.Fence {
+		t.Errorf("the run is %+v, %v", run, err)
+	}
+	refused := func(due store.Due, code session.ErrorCode) {
+		t.Helper()
+		if _, err := w.ClaimRun(w.ctx, due, "wrk_2", ttl); !errors.Is(err, &session.Error{Code: code}) {
+			t.Errorf("claiming %v gave %v, not %s", due, err, code)
+		}
+	}
+	refused(due, session.NotDue)
+	refused(store.Due{Session: "ses_2", Run: "run_m1"}, session.NotFound)
+	refused(store.Due{Session: "ses_3", Run: "run_m1"}, session.NotFound)
+	if left := w.claimAll("wrk_2", 10); len(left) != 1 || left[0].Run != "run_m1" {
+		t.Errorf("left to claim are %v", left)
+	}
+	until := w.clock.Now().Add(time.Minute)
+	w.wait(lease, session.WaitRetry, &until)
+	w.clock.advance(time.Minute - time.Millisecond)
+	refused(due, session.NotDue)
+	w.clock.advance(time.Millisecond)
+	again, err := w.ClaimRun(w.ctx, due, "wrk_2", ttl)
+	if err != nil || again.Fence <= lease.Fence {
+		t.Errorf("claimed again: %+v, %v", again, err)
+	}
+	w.sound("ses_2")
+}
+
+func whatIsDueIsListed(t *testing.T, w *world) {
+	list := func(age time.Duration, limit int, want ...string) {
+		t.Helper()
+		due, err := w.Due(w.ctx, age, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range due {
+			got = append(got, d.Session+" "+d.Run)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("due for %s are %q, not %q", age, got, want)
+		}
+	}
+	list(0, 10)
+	for i := range 3 {
+		w.submit(fmt.Sprintf("ses_%d", i), fmt.Sprintf("m%d", i))
+		w.clock.advance(time.Second)
+	}
+	for range 2 {
+		list(0, 10, "ses_0 run_m0", "ses_1 run_m1", "ses_2 run_m2")
+	}
+	list(2*time.Second, 10, "ses_0 run_m0", "ses_1 run_m1")
+	list(2*time.Second+time.Millisecond, 10, "ses_0 run_m0")
+	list(0, 1, "ses_0 run_m0")
+	w.claimAll("wrk_1", 1)
+	list(0, 10, "ses_1 run_m1", "ses_2 run_m2")
 }
 
 func theLongestDueComesFirst(t *testing.T, w *world) {
