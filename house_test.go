@@ -18,7 +18,7 @@ var rooms = map[string]string{
 	"session":         "",
 	"store":           "session",
 	"store/memory":    "session store",
-	"store/sqlite":    "session store",
+	"store/sqlite":    "session store store/internal/*",
 	"feed":            "session store",
 	"model":           "session",
 	"model/openai":    "session model model/internal/*",

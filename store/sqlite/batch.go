@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/internal/lines"
 )
 
 // batch is one transaction. When it fails, everything it changed in memory is forgotten.
@@ -50,7 +51,8 @@ var background = context.Background()
 
 type sessionChunk struct {
 	session string
-	chunk
+	row     int64 // of the tail
+	lines.Chunk
 }
 
 func newBatch(w *writer) *batch {
@@ -116,7 +118,7 @@ func (b *batch) take(e *entry) {
 // hold makes a session part of the batch and loads it if need be.
 func (b *batch) hold(e *entry) (*change, error) {
 	if e.change == nil {
-		_ = e.gate.hold(background)
+		_ = e.gate.Hold(background)
 		b.take(e)
 	}
 	if e.state == nil {
@@ -142,7 +144,8 @@ func (b *batch) append(e *entry, decide session.Decide) (store.Appended, error) 
 		return store.Appended{First: head + 1, Last: head}, nil
 	}
 	events = slices.Clone(events)
-	body, frames, err := b.encode(e.id, head, events)
+	body, frames, scratch, err := lines.Encode(b.w.line, e.id, head, b.now, events)
+	b.w.line = scratch
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("append to session %s: %w", e.id, err)
 	}
@@ -164,36 +167,6 @@ func (b *batch) append(e *entry, decide session.Decide) (store.Appended, error) 
 		c.body = append(append(c.body, '\n'), body...)
 	}
 	return store.Appended{First: head + 1, Last: e.state.Seq, Events: events}, nil
-}
-
-// encode stamps events and gives their lines in one buffer, and a frame for each.
-func (b *batch) encode(id string, head int64, events []session.Event) ([]byte, []session.Frame, error) {
-	line := b.w.line[:0]
-	ends := make([]int, len(events))
-	for i := range events {
-		e := &events[i]
-		e.Session, e.Seq, e.At = id, head+1+int64(i), b.now
-		if i > 0 {
-			line = append(line, '\n')
-		}
-		var err error
-		if line, err = e.AppendJSON(line); err != nil {
-			return nil, nil, err
-		}
-		ends[i] = len(line)
-	}
-	if cap(line) <= mostRowBytes {
-		b.w.line = line
-	}
-	body := append(make([]byte, 0, len(line)), line...)
-	frames := make([]session.Frame, len(events))
-	start := 0
-	for i, end := range ends {
-		seq := events[i].Seq
-		frames[i] = session.Frame{From: seq, To: seq, JSON: body[start:end:end]}
-		start = end + 1
-	}
-	return body, frames, nil
 }
 
 // safely runs a decide that may panic.
@@ -226,7 +199,7 @@ func (b *batch) flush() {
 	b.settle()
 	b.writeLeases()
 	for _, c := range b.changes {
-		if b.err == nil && len(c.events) > 0 && c.entry.since.wantsSnapshot() {
+		if b.err == nil && len(c.events) > 0 && c.entry.since.WantsSnapshot() {
 			b.snapshot(c.entry)
 		}
 	}
@@ -257,7 +230,7 @@ func (b *batch) finish() {
 			b.store.deletions.Add(1)
 		}
 		c.entry.change = nil
-		c.entry.gate.release()
+		c.entry.gate.Release()
 	}
 	if b.err == nil {
 		for _, c := range b.changes {

@@ -6,21 +6,23 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store/internal/gate"
+	"github.com/holdfast-run/holdfast/store/internal/models"
 )
 
 // entry is what is cached of one session.
 type entry struct {
 	id   string
-	gate gate
+	gate gate.Gate
 	// loaded says that state is there. It is a hint for those who do not hold the gate.
 	loaded atomic.Bool
 	// streams says that the last thing written was deltas only: more of them can wait for company.
 	streams atomic.Bool
 
 	// Guarded by gate.
-	state *session.State  // nil: not loaded
-	work  map[string]work // of the runs that have not ended
-	since progress        // since the snapshot in the database
+	state *session.State         // nil: not loaded
+	work  map[string]models.Work // of the runs that have not ended
+	since models.Progress        // since the snapshot in the database
 
 	// Only the writer looks at these.
 	window int64   // the gatherer's window in which it was written last
@@ -31,12 +33,6 @@ type entry struct {
 	pins  int
 	size  int64 // rough bytes of state; 0 when there is no session
 	place *list.Element
-}
-
-// progress is how far a log is past the session's snapshot.
-type progress struct {
-	events, bytes int64
-	snapshot      int64 // bytes of the snapshot
 }
 
 // forget drops what was cached of the session. The caller holds the gate.
@@ -157,37 +153,4 @@ func (c *cache) removeLocked(e *entry) {
 
 func (c *cache) fullLocked() bool {
 	return len(c.entries) > c.mostEntries || c.bytes > c.mostBytes
-}
-
-// sizeOf is roughly how many bytes a state takes in memory.
-func sizeOf(s *session.State) int64 {
-	if !s.Exists() {
-		return 0
-	}
-	size := 1024 + len(s.Metadata)
-	for _, m := range s.Messages {
-		size += 320 + partsSize(m.Parts)
-	}
-	for _, r := range s.Runs {
-		size += 640 + 192*len(r.Steps)
-	}
-	for _, a := range s.Approvals {
-		size += 512 + len(a.Arguments)
-	}
-	for _, item := range s.Inbox {
-		size += 512 + partsSize(item.Message.Parts)
-	}
-	return int64(size + 192*len(s.Submissions))
-}
-
-func partsSize(parts []session.Part) int {
-	size := 0
-	for i := range parts {
-		p := &parts[i]
-		size += 224 + len(p.Text) + len(p.Data)
-		if t := p.Tool; t != nil {
-			size += 384 + len(t.Arguments) + len(t.RawArguments) + len(t.Result)
-		}
-	}
-	return size
 }

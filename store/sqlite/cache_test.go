@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store/internal/models"
 )
 
 func TestStatesThatAreThrownOutAreLoadedAsTheyWere(t *testing.T) {
@@ -92,7 +93,7 @@ func TestASnapshotOfAnotherVersionIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := s.writer.submit(t.Context(), nil, func(b *batch) error {
-		_, err := b.exec(upsertSnapshot, "ses_1", snapshotVersion-1, 1, []byte(`{"id":"ses_1","seq":1,"title":"of old"}`))
+		_, err := b.exec(upsertSnapshot, "ses_1", models.SnapshotVersion-1, 1, []byte(`{"id":"ses_1","seq":1,"title":"of old"}`))
 		return err
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/internal/lines"
 )
 
 // Why a store is unavailable. An error that wraps one of these wraps
@@ -23,7 +24,7 @@ var (
 	// ErrLocked says that another process holds the database.
 	ErrLocked = errors.New("another process holds the database")
 	// ErrDamaged says that the database file is damaged. What can still be read is read.
-	ErrDamaged = errors.New("the database file is damaged")
+	ErrDamaged = lines.ErrDamaged
 	// ErrReadOnly says that the directory or the database cannot be written.
 	ErrReadOnly = errors.New("the database cannot be written")
 )

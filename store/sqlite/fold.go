@@ -3,11 +3,10 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/internal/lines"
 )
 
 const (
@@ -28,8 +27,7 @@ const (
 
 // toFold are the runs of one session whose deltas go.
 type toFold struct {
-	session     string
-	runs        map[string]bool
+	lines.Fold
 	first, last int64 // where their events lie
 }
 
@@ -63,7 +61,7 @@ func (s *Store) foldSessions(ctx context.Context, sessions []*toFold) (dropped i
 		n, bytes, err := s.foldSession(ctx, f)
 		dropped, read = dropped+n, read+bytes
 		if err != nil && !errors.Is(err, store.ErrNotFound) && first == nil {
-			first = s.unavailable(ctx, "fold session "+f.session, err)
+			first = s.unavailable(ctx, "fold session "+f.Session, err)
 		}
 	}
 	if first == nil {
@@ -88,11 +86,11 @@ func (s *Store) toFold(ctx context.Context, before time.Time) ([]*toFold, error)
 		}
 		f := bySession[id]
 		if f == nil {
-			f = &toFold{session: id, runs: map[string]bool{}, first: first}
+			f = &toFold{Fold: lines.Fold{Session: id, Runs: map[string]bool{}}, first: first}
 			bySession[id] = f
 			sessions = append(sessions, f)
 		}
-		f.runs[run] = true
+		f.Runs[run] = true
 		f.first, f.last = min(f.first, first), max(f.last, last)
 	}
 	return sessions, rows.Err()
@@ -103,38 +101,38 @@ func (s *Store) toFold(ctx context.Context, before time.Time) ([]*toFold, error)
 // only puts the new ones in their place.
 func (s *Store) foldSession(ctx context.Context, f *toFold) (dropped, read int64, err error) {
 	deletions := s.deletions.Load()
-	if chunks := s.tail.of(f.session); len(chunks) > 0 && chunks[0].first <= f.last {
-		if err := s.settle(ctx, f.session); err != nil {
+	if chunks := s.tail.of(f.Session); len(chunks) > 0 && chunks[0].First <= f.last {
+		if err := s.settle(ctx, f.Session); err != nil {
 			return 0, 0, err
 		}
 	}
 	for next := f.first; next <= f.last; {
-		old, err := s.window(ctx, f.session, next, f.last)
+		old, err := s.window(ctx, f.Session, next, f.last)
 		if err != nil {
 			return dropped, read, err
 		}
 		if len(old) == 0 {
 			break
 		}
-		next = old[len(old)-1].last + 1
+		next = old[len(old)-1].Last + 1
 		for _, row := range old {
-			read += int64(len(row.body))
+			read += int64(len(row.Body))
 		}
-		folded, n, err := f.fold(old)
+		folded, n, err := f.Rows(old)
 		if err != nil {
 			return dropped, read, err
 		}
 		if n == 0 {
 			continue
 		}
-		if err := s.replace(ctx, f.session, old, folded, deletions); err != nil {
+		if err := s.replace(ctx, f.Session, old, folded, deletions); err != nil {
 			return dropped, read, err
 		}
 		dropped += n
 	}
 	err = s.writer.submit(ctx, nil, func(b *batch) error {
-		for run := range f.runs {
-			if _, err := b.exec(markFolded, run, f.session); err != nil {
+		for run := range f.Runs {
+			if _, err := b.exec(markFolded, run, f.Session); err != nil {
 				return err
 			}
 		}
@@ -155,102 +153,40 @@ func (s *Store) settle(ctx context.Context, id string) error {
 }
 
 // window reads rows from the one that contains seq next on.
-func (s *Store) window(ctx context.Context, id string, next, last int64) ([]chunk, error) {
+func (s *Store) window(ctx context.Context, id string, next, last int64) ([]lines.Chunk, error) {
 	rows, err := s.readers.QueryContext(ctx, selectLog, id, next)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var window []chunk
+	var window []lines.Chunk
 	for size := 0; size < foldWindow && rows.Next(); {
-		var c chunk
-		if err := rows.Scan(&c.first, &c.last, &c.body); err != nil {
+		var c lines.Chunk
+		if err := rows.Scan(&c.First, &c.Last, &c.Body); err != nil {
 			return nil, err
 		}
-		if c.first > last {
+		if c.First > last {
 			break
 		}
 		window = append(window, c)
-		size += len(c.body)
+		size += len(c.Body)
 	}
 	return window, rows.Err()
 }
 
-// fold gives the rows that take the place of old ones, and how many deltas that drops.
-func (f *toFold) fold(old []chunk) (rows []chunk, dropped int64, err error) {
-	var frames []session.Frame
-	into := "" // of the last frame, if it is a folded range
-	for _, c := range old {
-		err := eachLine(c, func(frame session.Frame) error {
-			message, folds, err := f.folds(frame)
-			if err != nil {
-				return err
-			}
-			switch last := len(frames) - 1; {
-			case !folds:
-				frames, into = append(frames, frame), ""
-				if frame.From != frame.To {
-					into, err = foldedInto(frame)
-				}
-				return err
-			case last >= 0 && into == message && message != "":
-				frames[last] = session.FoldedFrame(f.session, frames[last].From, frame.To, message)
-			default:
-				frames, into = append(frames, session.FoldedFrame(f.session, frame.From, frame.To, message)), message
-			}
-			dropped++
-			return nil
-		})
-		if err != nil {
-			return nil, 0, err
-		}
-	}
-	return packFrames(frames), dropped, nil
-}
-
-// folds says whether a frame is a delta to drop, and which message keeps its content.
-func (f *toFold) folds(frame session.Frame) (message string, folds bool, err error) {
-	e, ok, err := frame.Event()
-	if err != nil {
-		return "", false, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	if !ok || !f.runs[e.Run] {
-		return "", false, nil
-	}
-	switch d := e.Data.(type) {
-	case session.TextDelta:
-		return d.Message, true, nil
-	case session.ReasoningDelta:
-		return d.Message, true, nil
-	case session.ToolInputDelta:
-		return d.Message, true, nil
-	case session.ToolProgress:
-		return d.Message, true, nil
-	}
-	return "", session.IsDelta(e.Data), nil
-}
-
-func packFrames(frames []session.Frame) []chunk {
-	chunks := make([]chunk, len(frames))
-	for i, f := range frames {
-		chunks[i] = chunk{first: f.From, last: f.To, body: f.JSON}
-	}
-	return packRows(chunks)
-}
-
 // replace puts rows in the place of old ones. A session that was deleted meanwhile is left alone.
-func (s *Store) replace(ctx context.Context, id string, old, rows []chunk, deletions int64) error {
+func (s *Store) replace(ctx context.Context, id string, old, rows []lines.Chunk, deletions int64) error {
 	return s.writer.submit(ctx, nil, func(b *batch) error {
 		if s.deletions.Load() != deletions { // perhaps of another session: the next look will tell
 			return notFound("session", id)
 		}
 		for _, c := range old {
-			if _, err := b.exec(deleteLog, id, c.first, c.last); err != nil {
+			if _, err := b.exec(deleteLog, id, c.First, c.Last); err != nil {
 				return err
 			}
 		}
 		for _, c := range rows {
-			if _, err := b.exec(insertLog, id, c.first, c.last, c.body); err != nil {
+			if _, err := b.exec(insertLog, id, c.First, c.Last, c.Body); err != nil {
 				return err
 			}
 		}

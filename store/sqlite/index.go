@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/internal/models"
 )
 
 const (
@@ -62,17 +62,17 @@ func (s *Store) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[
 	if err := s.enter(ctx); err != nil {
 		return none, err
 	}
-	from, err := parsePlace(q.Cursor)
+	from, err := models.ParsePlace(q.Cursor)
 	if err != nil {
 		return none, err
 	}
-	limit := pageLimit(q.Limit)
+	limit := models.PageLimit(q.Limit)
 	rows, err := collect(ctx, s.readers, func(rows *sql.Rows) (store.SessionRow, error) { return scanSession(rows) },
-		selectSessions, q.Tenant, q.Owner, from.at, from.id, strings.ToLower(q.Search), limit+1)
+		selectSessions, q.Tenant, q.Owner, from.At, from.ID, strings.ToLower(q.Search), limit+1)
 	if err != nil {
 		return none, s.unavailable(ctx, "list sessions", err)
 	}
-	return cut(rows, limit, func(r store.SessionRow) place { return place{millis(r.UpdatedAt), r.ID} }), nil
+	return models.Cut(rows, limit, func(r store.SessionRow) models.Place { return models.Place{At: millis(r.UpdatedAt), ID: r.ID} }), nil
 }
 
 // Runs lists the runs of one owner, the last queued first.
@@ -81,11 +81,11 @@ func (s *Store) Runs(ctx context.Context, q store.RunQuery) (store.Page[session.
 	if err := s.enter(ctx); err != nil {
 		return none, err
 	}
-	from, err := parsePlace(q.Cursor)
+	from, err := models.ParsePlace(q.Cursor)
 	if err != nil {
 		return none, err
 	}
-	limit := pageLimit(q.Limit)
+	limit := models.PageLimit(q.Limit)
 	var rows []session.Run
 	if q.Session != "" {
 		statuses := ""
@@ -93,19 +93,19 @@ func (s *Store) Runs(ctx context.Context, q store.RunQuery) (store.Page[session.
 			statuses += " " + string(status) + " "
 		}
 		rows, err = collect(ctx, s.readers, scanBody[session.Run], runsOfSession,
-			q.Tenant, q.Owner, from.at, from.id, q.Session, string(q.Reason), statuses, limit+1)
+			q.Tenant, q.Owner, from.At, from.ID, q.Session, string(q.Reason), statuses, limit+1)
 	} else {
 		query := merged(runsOfStatus, allStatuses, q.Status...)
 		if query == "" {
 			return none, nil
 		}
 		rows, err = collect(ctx, s.readers, scanBody[session.Run], query,
-			q.Tenant, q.Owner, from.at, from.id, string(q.Reason), limit+1)
+			q.Tenant, q.Owner, from.At, from.ID, string(q.Reason), limit+1)
 	}
 	if err != nil {
 		return none, s.unavailable(ctx, "list runs", err)
 	}
-	return cut(rows, limit, func(r session.Run) place { return place{millis(r.QueuedAt), r.ID} }), nil
+	return models.Cut(rows, limit, func(r session.Run) models.Place { return models.Place{At: millis(r.QueuedAt), ID: r.ID} }), nil
 }
 
 // Approvals lists the approvals of one owner, the last requested first.
@@ -114,15 +114,15 @@ func (s *Store) Approvals(ctx context.Context, q store.ApprovalQuery) (store.Pag
 	if err := s.enter(ctx); err != nil {
 		return none, err
 	}
-	from, err := parsePlace(q.Cursor)
+	from, err := models.ParsePlace(q.Cursor)
 	if err != nil {
 		return none, err
 	}
-	limit := pageLimit(q.Limit)
+	limit := models.PageLimit(q.Limit)
 	var rows []session.Approval
 	if q.Session != "" {
 		rows, err = collect(ctx, s.readers, scanBody[session.Approval], approvalsOfSession,
-			q.Tenant, q.Owner, from.at, from.id, q.Session, q.Run, string(q.Status), limit+1)
+			q.Tenant, q.Owner, from.At, from.ID, q.Session, q.Run, string(q.Status), limit+1)
 	} else {
 		var wanted []session.ApprovalStatus
 		if q.Status != "" {
@@ -133,12 +133,12 @@ func (s *Store) Approvals(ctx context.Context, q store.ApprovalQuery) (store.Pag
 			return none, nil
 		}
 		rows, err = collect(ctx, s.readers, scanBody[session.Approval], query,
-			q.Tenant, q.Owner, from.at, from.id, q.Run, limit+1)
+			q.Tenant, q.Owner, from.At, from.ID, q.Run, limit+1)
 	}
 	if err != nil {
 		return none, s.unavailable(ctx, "list approvals", err)
 	}
-	return cut(rows, limit, func(a session.Approval) place { return place{millis(a.RequestedAt), a.ID} }), nil
+	return models.Cut(rows, limit, func(a session.Approval) models.Place { return models.Place{At: millis(a.RequestedAt), ID: a.ID} }), nil
 }
 
 // merged is a query over one range for each wanted status, or all if none is
@@ -188,43 +188,6 @@ func (s *Store) found(ctx context.Context, kind, id string, err error) error {
 		return notFound(kind, id)
 	}
 	return s.unavailable(ctx, "read "+kind+" "+id, err)
-}
-
-// place is where a row stands in a list, and as text the cursor behind it.
-type place struct {
-	at int64 // milliseconds
-	id string
-}
-
-func (p place) String() string { return strconv.FormatInt(p.at, 10) + "." + p.id }
-
-func parsePlace(cursor string) (place, error) {
-	if cursor == "" {
-		return place{at: 1 << 62}, nil
-	}
-	ms, id, ok := strings.Cut(cursor, ".")
-	at, err := strconv.ParseInt(ms, 10, 64)
-	if !ok || err != nil {
-		return place{}, &session.Error{Code: session.Invalid, Field: "cursor", Message: "the cursor is not one that a list gave"}
-	}
-	return place{at, id}, nil
-}
-
-func pageLimit(limit int) int {
-	if limit <= 0 {
-		limit = 50
-	}
-	return min(limit, 200)
-}
-
-// cut makes a page of one row more than fit, if there are that many.
-func cut[T any](rows []T, limit int, placeOf func(T) place) store.Page[T] {
-	p := store.Page[T]{Items: rows}
-	if len(rows) > limit {
-		p.Items = rows[:limit]
-		p.Next = placeOf(p.Items[limit-1]).String()
-	}
-	return p
 }
 
 // collect gives all rows of a query.

@@ -1,14 +1,13 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store/internal/lines"
+	"github.com/holdfast-run/holdfast/store/internal/models"
 )
 
 const (
@@ -18,25 +17,6 @@ INSERT INTO snapshots (session, version, seq, body) VALUES (?, ?, ?, ?)
 ON CONFLICT (session) DO UPDATE SET version = excluded.version, seq = excluded.seq, body = excluded.body`
 )
 
-// snapshotVersion names what a session.State holds and what folding means. Raise
-// it when either changes: older snapshots are then made anew from the logs.
-const snapshotVersion = 1
-
-const (
-	// A snapshot is written when the log has grown by snapshotEvents or
-	// snapshotBytes since the last, and by twice the size of that one, so that
-	// snapshots never cost more than half of what the log does.
-	snapshotEvents = 4096
-	snapshotBytes  = 2 << 20
-	// keepEvents is how many events an entry may lead its snapshot when it is
-	// thrown out: folding them again is cheaper than a snapshot.
-	keepEvents = 256
-)
-
-func (p progress) wantsSnapshot() bool {
-	return (p.events >= snapshotEvents || p.bytes >= snapshotBytes) && p.bytes >= 2*p.snapshot
-}
-
 // View shows the committed state of a session.
 func (s *Store) View(ctx context.Context, id string, look func(*session.State)) error {
 	if err := s.enter(ctx); err != nil {
@@ -45,18 +25,18 @@ func (s *Store) View(ctx context.Context, id string, look func(*session.State)) 
 	e := s.cache.pin(id)
 	defer s.unpin(e)
 	for {
-		if err := e.gate.look(ctx); err != nil {
+		if err := e.gate.Look(ctx); err != nil {
 			return err
 		}
 		if e.state != nil {
-			defer e.gate.lookDone()
+			defer e.gate.LookDone()
 			if !e.state.Exists() {
 				return notFound("session", id)
 			}
 			look(e.state)
 			return nil
 		}
-		e.gate.lookDone()
+		e.gate.LookDone()
 		if err := s.ensure(ctx, e); err != nil {
 			return err
 		}
@@ -68,10 +48,10 @@ func (s *Store) ensure(ctx context.Context, e *entry) error {
 	if e.loaded.Load() {
 		return nil
 	}
-	if err := e.gate.hold(ctx); err != nil {
+	if err := e.gate.Hold(ctx); err != nil {
 		return err
 	}
-	defer e.gate.release()
+	defer e.gate.Release()
 	return s.loadHeld(ctx, e)
 }
 
@@ -85,64 +65,28 @@ func (s *Store) loadHeld(ctx context.Context, e *entry) error {
 		return s.unavailable(ctx, "load session "+e.id, err)
 	}
 	e.state, e.since = state, since
-	e.work = map[string]work{}
-	for _, run := range state.Open() {
-		e.work[run.ID] = workOf(state, run)
-	}
+	e.work = models.OpenWork(state)
 	e.loaded.Store(true)
-	s.cache.resize(e, sizeOf(state))
+	s.cache.resize(e, models.SizeOf(state))
 	return nil
 }
 
 // rebuild makes a state of the stored snapshot and the log after it.
-func rebuild(ctx context.Context, db querier, chunks []chunk, id string) (*session.State, progress, error) {
-	state := session.New(id)
-	var since progress
-	var raw []byte
-	var seq int64
-	err := db.QueryRowContext(ctx, selectSnapshot, id, snapshotVersion).Scan(&seq, &raw)
-	switch {
-	case err == nil:
-		if state, err = session.Load(raw); err != nil {
-			return nil, since, fmt.Errorf("%w: the snapshot: %w", ErrDamaged, err)
-		}
-		since.snapshot = int64(len(raw))
-	case !errors.Is(err, sql.ErrNoRows):
-		return nil, since, err
+func rebuild(ctx context.Context, db querier, chunks []lines.Chunk, id string) (*session.State, models.Progress, error) {
+	_, snapshot, err := readSnapshot(ctx, db, id)
+	if err != nil {
+		return nil, models.Progress{}, err
 	}
-	for {
-		frames, err := readFrom(ctx, db, chunks, id, state.Seq, readFrames)
-		if err != nil {
-			return nil, since, err
-		}
-		if len(frames) == 0 {
-			break
-		}
-		for _, f := range frames {
-			e, ok, err := f.Event()
-			if err != nil {
-				return nil, since, fmt.Errorf("%w: %w", ErrDamaged, err)
-			}
-			if ok {
-				state.Apply(e)
-			}
-			state.Seq = f.To
-			since.events++
-			since.bytes += int64(len(f.JSON))
-		}
-	}
-	state.TakeChanges()
-	state.Shed()
-	return state, since, nil
+	return models.Load(id, snapshot, func(after int64) ([]session.Frame, error) {
+		return readFrom(ctx, db, chunks, id, after, lines.PageFrames)
+	})
 }
 
-// marshal is json.Marshal without HTML escapes, so that raw JSON inside stays as it was.
-func marshal(v any) ([]byte, error) {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
+// readSnapshot gives the stored snapshot of a session, or nil.
+func readSnapshot(ctx context.Context, db querier, id string) (seq int64, raw []byte, err error) {
+	err = db.QueryRowContext(ctx, selectSnapshot, id, models.SnapshotVersion).Scan(&seq, &raw)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil, nil
 	}
-	return bytes.TrimSuffix(out.Bytes(), newline), nil
+	return seq, raw, err
 }

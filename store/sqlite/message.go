@@ -3,9 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"slices"
 
 	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store/internal/models"
 )
 
 const selectMessages = `SELECT body FROM messages WHERE session = ? AND id IN (SELECT value FROM json_each(?))`
@@ -19,7 +19,7 @@ func (s *Store) Messages(ctx context.Context, id string, messages []string) ([]s
 			switch found := state.Message(m); {
 			case found == nil:
 			case found.Status == session.MessageStreaming:
-				known[m] = copyMessage(found)
+				known[m] = models.CopyMessage(found)
 			default:
 				stored = append(stored, m)
 			}
@@ -29,7 +29,7 @@ func (s *Store) Messages(ctx context.Context, id string, messages []string) ([]s
 		return nil, err
 	}
 	if len(stored) > 0 {
-		ids, err := marshal(stored)
+		ids, err := models.Marshal(stored)
 		if err != nil {
 			return nil, err
 		}
@@ -50,17 +50,4 @@ func (s *Store) Messages(ctx context.Context, id string, messages []string) ([]s
 		}
 	}
 	return found, nil
-}
-
-// copyMessage shares nothing with m that the fold changes.
-func copyMessage(m *session.Message) session.Message {
-	c := *m
-	c.Parts = slices.Clone(m.Parts)
-	for i := range c.Parts {
-		if tool := c.Parts[i].Tool; tool != nil {
-			t := *tool
-			c.Parts[i].Tool = &t
-		}
-	}
-	return c
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/internal/models"
 )
 
 // The read models are written in the transaction of the events they follow from.
@@ -96,11 +97,11 @@ func (b *batch) writeModels(c *change) {
 		b.writeWork(c, changed.Runs)
 	}
 	e := c.entry
-	e.since.events += int64(len(c.events))
-	e.since.bytes += int64(len(c.body))
+	e.since.Events += int64(len(c.events))
+	e.since.Bytes += int64(len(c.body))
 	if ended {
 		s.Shed()
-		b.store.cache.resize(e, sizeOf(s))
+		b.store.cache.resize(e, models.SizeOf(s))
 	} else {
 		b.store.cache.grow(e, int64(len(c.body)))
 	}
@@ -108,7 +109,7 @@ func (b *batch) writeModels(c *change) {
 
 // writeJSON writes a row whose last column is the JSON of v, and says how many rows that changed.
 func (b *batch) writeJSON(query string, v any, columns ...any) int64 {
-	raw, err := marshal(v)
+	raw, err := models.Marshal(v)
 	if err != nil {
 		b.fail(fmt.Errorf("encode a row: %w: %w", errPanic, err))
 		return 0
@@ -171,11 +172,11 @@ func (b *batch) writeWork(c *change, changed []string) {
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		run, was := s.Run(id), known[id]
-		is := work{RunWork: store.RunWork{Run: id}}
+		is := models.Work{RunWork: store.RunWork{Run: id}}
 		if run == nil || run.Status.Terminal() {
 			delete(known, id)
 		} else {
-			is = workOf(s, run)
+			is = models.WorkOf(s, run)
 			known[id] = is
 		}
 		if is.Work != was.Work || is.Cancel != was.Cancel {
@@ -187,24 +188,7 @@ func (b *batch) writeWork(c *change, changed []string) {
 	}
 }
 
-// work is what a run that has not ended asks of the engine, and who holds it.
-type work struct {
-	store.RunWork
-	worker string
-	fence  int64
-}
-
-// workOf is what a run asks of the engine now.
-func workOf(s *session.State, run *session.Run) work {
-	asks := s.WorkOf(run)
-	w := work{RunWork: store.RunWork{Run: run.ID, Work: asks, Cancel: asks.Held && run.CancelRequestedAt != nil}, fence: run.Fence}
-	if asks.Held {
-		w.worker = run.Worker
-	}
-	return w
-}
-
-func (b *batch) writeWorkRow(session string, was, is work) {
+func (b *batch) writeWorkRow(session string, was, is models.Work) {
 	asks := is.Work
 	if !asks.Due && !asks.Held && asks.CancelBy.IsZero() {
 		_, _ = b.exec(deleteWork, is.Run)
@@ -219,13 +203,13 @@ func (b *batch) writeWorkRow(session string, was, is work) {
 	}
 	keeps := asks.Due && was.Work.Due && asks.At.Equal(was.Work.At)
 	if asks.Held {
-		worker = is.worker
+		worker = is.Worker
 	}
 	if !asks.CancelBy.IsZero() {
 		cancel = millis(asks.CancelBy)
 	}
 	b.w.turn++
-	_, _ = b.exec(upsertWork, is.Run, session, due, b.w.turn, worker, is.fence, cancel, keeps)
+	_, _ = b.exec(upsertWork, is.Run, session, due, b.w.turn, worker, is.Fence, cancel, keeps)
 }
 
 // leaseChange gives a lease its end.
@@ -250,13 +234,13 @@ func (b *batch) writeLeases() {
 
 // snapshot writes an entry's state.
 func (b *batch) snapshot(e *entry) {
-	raw, err := marshal(e.state)
+	raw, err := models.Marshal(e.state)
 	if err != nil {
 		b.fail(fmt.Errorf("encode the state of session %s: %w: %w", e.id, errPanic, err))
 		return
 	}
-	if _, err := b.exec(upsertSnapshot, e.id, snapshotVersion, e.state.Seq, raw); err == nil {
-		e.since = progress{snapshot: int64(len(raw))}
+	if _, err := b.exec(upsertSnapshot, e.id, models.SnapshotVersion, e.state.Seq, raw); err == nil {
+		e.since = models.Progress{Snapshot: int64(len(raw))}
 	}
 }
 
@@ -283,7 +267,7 @@ func (b *batch) delete(e *entry) error {
 	}
 	last := store.RowOf(e.state)
 	*c = change{entry: e, deleted: &last}
-	e.state, e.work, e.since = session.New(e.id), map[string]work{}, progress{}
+	e.state, e.work, e.since = session.New(e.id), map[string]models.Work{}, models.Progress{}
 	b.store.cache.resize(e, 0)
 	// Its events leave the tail with everybody else's: rows of the tail go from the oldest on.
 	b.settleAll = b.settleAll || len(b.store.tail.of(e.id)) > 0

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/internal/models"
 )
 
 func reopen(t *testing.T, s *Store, opts Options) *Store {
@@ -204,11 +205,11 @@ func TestCheckFindsWhatIsWrongWithALog(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := s.View(t.Context(), "ses_1", func(state *session.State) {
-				raw, err := marshal(state)
+				raw, err := models.Marshal(state)
 				if err != nil {
 					t.Fatal(err)
 				}
-				corrupt(t, s, upsertSnapshot, "ses_1", snapshotVersion, state.Seq, raw)
+				corrupt(t, s, upsertSnapshot, "ses_1", models.SnapshotVersion, state.Seq, raw)
 			})
 			if err != nil {
 				t.Fatal(err)

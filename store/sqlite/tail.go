@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/holdfast-run/holdfast/store/internal/lines"
 )
 
 // tail is the newest part of all logs: what the table of that name holds, kept
@@ -29,22 +31,16 @@ type tail struct {
 // tailLog is the tail of one log.
 type tailLog struct {
 	session string
-	chunks  []chunk
+	row     int64 // of the table, that has the first chunk
+	chunks  []lines.Chunk
 	bytes   int64
 	settled bool
-}
-
-// chunk is what one commit added to a log: JSON lines joined by line breaks.
-type chunk struct {
-	first, last int64
-	row         int64 // of the table
-	body        []byte
 }
 
 func newTail() *tail { return &tail{sessions: map[string]*tailLog{}, next: 1} }
 
 // of gives the chunks of a session.
-func (t *tail) of(session string) []chunk {
+func (t *tail) of(session string) []lines.Chunk {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if l := t.sessions[session]; l != nil {
@@ -54,16 +50,16 @@ func (t *tail) of(session string) []chunk {
 }
 
 // add makes chunks of committed events the next of their logs.
-func (t *tail) addLocked(session string, c chunk) {
+func (t *tail) addLocked(session string, row int64, c lines.Chunk) {
 	l := t.sessions[session]
 	if l == nil {
-		l = &tailLog{session: session}
+		l = &tailLog{session: session, row: row}
 		t.sessions[session] = l
 		t.order = append(t.order, l)
 	}
 	l.chunks = append(l.chunks, c)
-	l.bytes += int64(len(c.body))
-	t.bytes += int64(len(c.body))
+	l.bytes += int64(len(c.Body))
+	t.bytes += int64(len(c.Body))
 }
 
 // oldest gives the sessions that have been in the tail longest, at least as many as hold bytes.
@@ -108,26 +104,26 @@ func (t *tail) keepFrom(logs []*tailLog) int64 {
 	}
 	for _, l := range t.order {
 		if !l.settled && !settling[l] {
-			return l.chunks[0].row
+			return l.row
 		}
 	}
 	return t.next
 }
 
 // appendChunk adds a chunk to the body of a row of the tail.
-func appendChunk(row []byte, session string, c chunk) []byte {
+func appendChunk(row []byte, session string, c lines.Chunk) []byte {
 	row = binary.AppendUvarint(row, uint64(len(session)))
 	row = append(row, session...)
-	row = binary.AppendUvarint(row, uint64(c.first))
-	row = binary.AppendUvarint(row, uint64(c.last))
-	row = binary.AppendUvarint(row, uint64(len(c.body)))
-	return append(row, c.body...)
+	row = binary.AppendUvarint(row, uint64(c.First))
+	row = binary.AppendUvarint(row, uint64(c.Last))
+	row = binary.AppendUvarint(row, uint64(len(c.Body)))
+	return append(row, c.Body...)
 }
 
 var errTailRow = errors.New("a row of the tail is damaged")
 
 // parseChunk takes the first chunk off the body of a row.
-func parseChunk(row []byte) (session string, c chunk, rest []byte, err error) {
+func parseChunk(row []byte) (session string, c lines.Chunk, rest []byte, err error) {
 	number := func() int64 {
 		v, n := binary.Uvarint(row)
 		if n <= 0 {
@@ -147,9 +143,9 @@ func parseChunk(row []byte) (session string, c chunk, rest []byte, err error) {
 		return b
 	}
 	session = string(take(number()))
-	c.first, c.last = number(), number()
-	c.body = take(number())
-	if err == nil && (c.first < 1 || int64(bytes.Count(c.body, newline)) != c.last-c.first) {
+	c.First, c.Last = number(), number()
+	c.Body = take(number())
+	if err == nil && (c.First < 1 || int64(bytes.Count(c.Body, newline)) != c.Last-c.First) {
 		err = errTailRow
 	}
 	return session, c, row, err
@@ -205,9 +201,8 @@ func loadTail(ctx context.Context, db querier) (*tail, error) {
 				}
 				last, settled[id] = n.Int64, n.Int64
 			}
-			if c.last > last {
-				c.row = r.n
-				t.addLocked(id, c)
+			if c.Last > last {
+				t.addLocked(id, r.n, c)
 			}
 		}
 	}
@@ -227,13 +222,8 @@ const (
 
 // addChunks takes a session's events into the batch.
 func (b *batch) addChunks(c *change) {
-	if len(c.body) <= mostRowBytes {
-		whole := chunk{first: c.frames[0].From, last: c.frames[len(c.frames)-1].To, body: c.body}
-		b.chunks = append(b.chunks, sessionChunk{c.entry.id, whole})
-		return
-	}
-	for _, part := range split(c.frames) {
-		b.chunks = append(b.chunks, sessionChunk{c.entry.id, part})
+	for _, part := range lines.Split(c.frames, c.body) {
+		b.chunks = append(b.chunks, sessionChunk{session: c.entry.id, Chunk: part})
 	}
 }
 
@@ -242,17 +232,17 @@ func (b *batch) writeTail() {
 	row := b.w.row[:0]
 	for i := range b.chunks {
 		c := &b.chunks[i]
-		if len(row) > 0 && len(row)+len(c.body) > mostRowBytes {
+		if len(row) > 0 && len(row)+len(c.Body) > lines.MostBytes {
 			b.writeTailRow(row)
 			row = row[:0]
 		}
 		c.row = b.store.tail.next
-		row = appendChunk(row, c.session, c.chunk)
+		row = appendChunk(row, c.session, c.Chunk)
 	}
 	if len(row) > 0 {
 		b.writeTailRow(row)
 	}
-	if cap(row) <= 2*mostRowBytes {
+	if cap(row) <= 2*lines.MostBytes {
 		b.w.row = row
 	}
 }
@@ -275,7 +265,7 @@ func (b *batch) settle() {
 	case t.bytes > b.store.opts.TailBytes:
 		var added int64
 		for _, c := range b.chunks {
-			added += int64(len(c.body))
+			added += int64(len(c.Body))
 		}
 		b.settled = t.oldest(2 * added)
 	}
@@ -292,8 +282,8 @@ func (b *batch) settle() {
 		if deleted[l.session] {
 			continue
 		}
-		for _, row := range packRows(l.chunks) {
-			if _, err := b.exec(insertLog, l.session, row.first, row.last, row.body); err != nil {
+		for _, row := range lines.Pack(l.chunks) {
+			if _, err := b.exec(insertLog, l.session, row.First, row.Last, row.Body); err != nil {
 				return
 			}
 		}
@@ -315,6 +305,6 @@ func (b *batch) publishTail() {
 	defer t.mu.Unlock()
 	t.settleLocked(b.settled)
 	for _, c := range b.chunks {
-		t.addLocked(c.session, c.chunk)
+		t.addLocked(c.session, c.row, c.Chunk)
 	}
 }

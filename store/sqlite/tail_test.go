@@ -11,25 +11,26 @@ import (
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/internal/lines"
 )
 
 func TestChunksOfARowComeBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type entry struct {
 			session string
-			chunk
+			lines.Chunk
 		}
 		var row []byte
 		var wrote []entry
 		for range rapid.IntRange(1, 5).Draw(t, "chunks") {
 			n := rapid.IntRange(1, 4).Draw(t, "lines")
 			first := rapid.Int64Range(1, 1<<40).Draw(t, "first")
-			e := entry{rapid.String().Draw(t, "session"), chunk{
-				first: first, last: first + int64(n) - 1,
-				body: []byte(strings.TrimSuffix(strings.Repeat("{}\n", n), "\n")),
+			e := entry{rapid.String().Draw(t, "session"), lines.Chunk{
+				First: first, Last: first + int64(n) - 1,
+				Body: []byte(strings.TrimSuffix(strings.Repeat("{}\n", n), "\n")),
 			}}
 			wrote = append(wrote, e)
-			row = appendChunk(row, e.session, e.chunk)
+			row = appendChunk(row, e.session, e.Chunk)
 		}
 		cut := rapid.IntRange(0, len(row)-1).Draw(t, "cut")
 		for rest := row[:cut]; len(rest) > 0; { // cut short it is refused, and never read beyond
@@ -41,7 +42,7 @@ func TestChunksOfARowComeBack(t *testing.T) {
 		}
 		for _, want := range wrote {
 			id, c, rest, err := parseChunk(row)
-			if err != nil || id != want.session || c.first != want.first || c.last != want.last || !bytes.Equal(c.body, want.body) {
+			if err != nil || id != want.session || c.First != want.First || c.Last != want.Last || !bytes.Equal(c.Body, want.Body) {
 				t.Fatalf("%q %+v, %v came back and %+v was written", id, c, err, want)
 			}
 			row = rest

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/internal/models"
 )
 
 // writer is the one goroutine that writes. What is asked of it while a commit
@@ -157,7 +158,7 @@ func (w *writer) commit(reqs []*request) (deferred []*request) {
 			break
 		}
 		if e := r.entry; e != nil && e.change == nil {
-			if late[e] || !e.gate.tryHold() {
+			if late[e] || !e.gate.TryHold() {
 				if late[e] || r.deferred < mostDeferred && len(reqs) > 1 {
 					if late == nil {
 						late = map[*entry]bool{}
@@ -167,7 +168,7 @@ func (w *writer) commit(reqs []*request) (deferred []*request) {
 					deferred = append(deferred, r)
 					continue
 				}
-				_ = e.gate.hold(background)
+				_ = e.gate.Hold(background)
 			}
 			b.take(e)
 			w.gatherer.wrote(e)
@@ -301,19 +302,19 @@ func (w *writer) evict() {
 	b := newBatch(w)
 	held := victims[:0]
 	for _, e := range victims {
-		if !e.gate.tryHold() {
+		if !e.gate.TryHold() {
 			w.store.cache.unpin(e)
 			continue
 		}
 		held = append(held, e)
-		if e.state != nil && e.state.Exists() && e.since.events > keepEvents {
+		if e.state != nil && e.state.Exists() && e.since.Events > models.KeepEvents {
 			b.snapshot(e)
 		}
 	}
 	b.finish()
 	for _, e := range held {
 		e.forget() // without the snapshot it takes longer to load, that is all
-		e.gate.release()
+		e.gate.Release()
 		w.store.cache.drop(e)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/internal/lines"
 )
 
 func openQuiet(t *testing.T, opts Options) *Store {
@@ -261,7 +262,7 @@ func TestEventsThatAreTooLargeForOneRowAreSplit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := count(t, s, `SELECT max(length(body)) FROM (SELECT body FROM log UNION ALL SELECT body FROM tail)`); n > mostRowBytes+1024 {
+	if n := count(t, s, `SELECT max(length(body)) FROM (SELECT body FROM log UNION ALL SELECT body FROM tail)`); n > lines.MostBytes+1024 {
 		t.Errorf("a row has %d bytes", n)
 	}
 	frames, err := s.Read(t.Context(), "ses_1", 0, 1000)

@@ -1,15 +1,16 @@
-package sqlite
+// Package gate keeps what is not committed yet out of sight.
+package gate
 
 import (
 	"context"
 	"sync"
 )
 
-// gate guards the state of one session: many may look, or one may hold it. The
+// Gate guards the state of one session: many may look, or one may hold it. The
 // writer holds it from its first change until the commit, so a look sees
 // committed state only. Waiting ends with the context. Nobody starves: a holder
-// that waits keeps new lookers out, and lookers that wait go before the next tryHold.
-type gate struct {
+// that waits keeps new lookers out, and lookers that wait go before the next TryHold.
+type Gate struct {
 	mu      sync.Mutex
 	lookers int
 	held    bool
@@ -18,8 +19,8 @@ type gate struct {
 	changed chan struct{} // closed when the gate may have become free; nil while nobody waits
 }
 
-// look waits until nobody holds the gate. lookDone must follow.
-func (g *gate) look(ctx context.Context) error {
+// Look waits until nobody holds the gate. LookDone must follow.
+func (g *Gate) Look(ctx context.Context) error {
 	return g.wait(ctx, &g.looking, func() bool {
 		if g.held || g.holding > 0 {
 			return false
@@ -29,7 +30,8 @@ func (g *gate) look(ctx context.Context) error {
 	})
 }
 
-func (g *gate) lookDone() {
+// LookDone ends a look.
+func (g *Gate) LookDone() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.lookers--; g.lookers == 0 {
@@ -37,14 +39,14 @@ func (g *gate) lookDone() {
 	}
 }
 
-// tryHold holds the gate if nobody else holds it or looks.
-func (g *gate) tryHold() bool {
+// TryHold holds the gate if nobody else holds it or looks.
+func (g *Gate) TryHold() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.looking == 0 && g.holdLocked()
 }
 
-func (g *gate) holdLocked() bool {
+func (g *Gate) holdLocked() bool {
 	if g.held || g.lookers > 0 {
 		return false
 	}
@@ -52,10 +54,11 @@ func (g *gate) holdLocked() bool {
 	return true
 }
 
-// hold waits until it holds the gate. release must follow.
-func (g *gate) hold(ctx context.Context) error { return g.wait(ctx, &g.holding, g.holdLocked) }
+// Hold waits until it holds the gate. Release must follow.
+func (g *Gate) Hold(ctx context.Context) error { return g.wait(ctx, &g.holding, g.holdLocked) }
 
-func (g *gate) release() {
+// Release ends a hold.
+func (g *Gate) Release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.held = false
@@ -63,7 +66,7 @@ func (g *gate) release() {
 }
 
 // wait tries until try is true or ctx ends, and counts itself in waiting. try runs with the lock.
-func (g *gate) wait(ctx context.Context, waiting *int, try func() bool) error {
+func (g *Gate) wait(ctx context.Context, waiting *int, try func() bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if try() {
@@ -91,7 +94,7 @@ func (g *gate) wait(ctx context.Context, waiting *int, try func() bool) error {
 	return nil
 }
 
-func (g *gate) tellLocked() {
+func (g *Gate) tellLocked() {
 	if g.changed != nil {
 		close(g.changed)
 		g.changed = nil

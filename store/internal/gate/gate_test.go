@@ -1,4 +1,4 @@
-package sqlite
+package gate
 
 import (
 	"context"
@@ -9,38 +9,38 @@ import (
 
 func TestAHolderOfAGateIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		must(t, g.look(t.Context()))
-		must(t, g.look(t.Context()))
-		if g.tryHold() {
+		var g Gate
+		must(t, g.Look(t.Context()))
+		must(t, g.Look(t.Context()))
+		if g.TryHold() {
 			t.Fatal("it could be held while others looked")
 		}
 		held := false
 		go func() {
-			must(t, g.hold(t.Context()))
+			must(t, g.Hold(t.Context()))
 			held = true
 		}()
 		synctest.Wait()
-		g.lookDone()
+		g.LookDone()
 		synctest.Wait()
 		if held {
 			t.Fatal("it was held while another looked")
 		}
-		g.lookDone()
+		g.LookDone()
 		synctest.Wait()
 		if !held {
 			t.Fatal("it was not held when the last looker was done")
 		}
 		looked := false
 		go func() {
-			must(t, g.look(t.Context()))
+			must(t, g.Look(t.Context()))
 			looked = true
 		}()
 		synctest.Wait()
 		if looked {
 			t.Fatal("somebody looked while it was held")
 		}
-		g.release()
+		g.Release()
 		synctest.Wait()
 		if !looked {
 			t.Fatal("nobody could look when it was released")
@@ -50,23 +50,23 @@ func TestAHolderOfAGateIsAlone(t *testing.T) {
 
 func TestNobodyStarvesAtAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		must(t, g.look(t.Context()))
+		var g Gate
+		must(t, g.Look(t.Context()))
 		held, looked := false, false
 		go func() {
-			must(t, g.hold(t.Context()))
+			must(t, g.Hold(t.Context()))
 			held = true
 		}()
 		synctest.Wait()
 		go func() {
-			must(t, g.look(t.Context()))
+			must(t, g.Look(t.Context()))
 			looked = true
 		}()
 		synctest.Wait()
 		if looked {
 			t.Fatal("a looker overtook a holder that waited")
 		}
-		g.lookDone()
+		g.LookDone()
 		synctest.Wait()
 		if !held || looked {
 			t.Fatalf("held %v, looked %v", held, looked)
@@ -75,10 +75,10 @@ func TestNobodyStarvesAtAGate(t *testing.T) {
 		g.mu.Lock()
 		g.held = false
 		g.mu.Unlock()
-		if g.tryHold() {
+		if g.TryHold() {
 			t.Fatal("a try overtook a looker that waited")
 		}
-		g.release()
+		g.Release()
 		synctest.Wait()
 		if !looked {
 			t.Fatal("the looker still waits")
@@ -88,16 +88,16 @@ func TestNobodyStarvesAtAGate(t *testing.T) {
 
 func TestWaitingAtAGateEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
-		must(t, g.look(t.Context()))
+		var g Gate
+		must(t, g.Look(t.Context()))
 		cause := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var err error
-		go func() { err = g.hold(ctx) }()
+		go func() { err = g.Hold(ctx) }()
 		synctest.Wait()
 		looked := false
 		go func() {
-			must(t, g.look(t.Context()))
+			must(t, g.Look(t.Context()))
 			looked = true
 		}()
 		synctest.Wait()
