@@ -112,7 +112,7 @@ func (b *batch) take(e *entry) {
 	e.own = change{entry: e}
 	e.change = &e.own
 	b.changes = append(b.changes, e.change)
-	b.store.cache.repin(e)
+	b.store.cache.Repin(e)
 }
 
 // hold makes a session part of the batch and loads it if need be.
@@ -144,10 +144,10 @@ func (b *batch) append(e *entry, decide session.Decide) (store.Appended, error) 
 		return store.Appended{First: head + 1, Last: head}, nil
 	}
 	events = slices.Clone(events)
-	body, frames, scratch, err := lines.Encode(b.w.line, e.id, head, b.now, events)
+	body, frames, scratch, err := lines.Encode(b.w.line, e.ID, head, b.now, events)
 	b.w.line = scratch
 	if err != nil {
-		return store.Appended{}, fmt.Errorf("append to session %s: %w", e.id, err)
+		return store.Appended{}, fmt.Errorf("append to session %s: %w", e.ID, err)
 	}
 	if err := b.begin(); err != nil {
 		return store.Appended{}, err
@@ -186,7 +186,7 @@ func (b *batch) flush() {
 			return
 		}
 		if c.deleted != nil {
-			b.deleteRows(c.entry.id)
+			b.deleteRows(c.entry.ID)
 		}
 		if len(c.events) > 0 || len(c.touched) > 0 {
 			b.writeModels(c)
@@ -239,7 +239,7 @@ func (b *batch) finish() {
 	}
 	full := false
 	for _, c := range b.changes {
-		full = b.store.cache.unpin(c.entry) || full
+		full = b.store.cache.Unpin(c.entry) || full
 		*c = change{} // it would keep the events
 	}
 	if full {
@@ -257,10 +257,10 @@ func (b *batch) tell(c *change) {
 		return
 	}
 	if c.deleted != nil {
-		tell(store.Commit{Session: c.entry.id, Row: c.deleted, Deleted: true})
+		tell(store.Commit{Session: c.entry.ID, Row: c.deleted, Deleted: true})
 	}
 	if len(c.events) > 0 {
-		tell(store.Commit{Session: c.entry.id, Frames: c.frames, Events: c.events, Work: c.work, Row: c.row})
+		tell(store.Commit{Session: c.entry.ID, Frames: c.frames, Events: c.events, Work: c.work, Row: c.row})
 	}
 }
 
@@ -268,7 +268,7 @@ func (b *batch) tell(c *change) {
 func (b *batch) errorFor(r *request) error {
 	doing := "write"
 	if r.entry != nil {
-		doing = "write session " + r.entry.id
+		doing = "write session " + r.entry.ID
 	}
 	if !environmental(b.err) {
 		return fmt.Errorf("%s: %w", doing, b.err)

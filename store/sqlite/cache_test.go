@@ -35,11 +35,9 @@ func TestStatesThatAreThrownOutAreLoadedAsTheyWere(t *testing.T) {
 				t.Fatal(err) // after it the writer has thrown out what is too much
 			}
 			release := hold(t, s)
-			s.cache.mu.Lock()
-			if s.cache.fullLocked() {
-				t.Errorf("%d sessions with %d bytes are cached", len(s.cache.entries), s.cache.bytes)
+			if n, size := s.cache.Len(), s.cache.Bytes(); n > s.opts.CachedSessions || size > s.opts.CachedBytes {
+				t.Errorf("%d sessions with %d bytes are cached", n, size)
 			}
-			s.cache.mu.Unlock()
 			release()
 			if n := count(t, s, `SELECT count(*) FROM snapshots`); n == 0 {
 				t.Error("no snapshot was written")
@@ -82,7 +80,7 @@ func TestASessionThatDoesNotExistIsNotCached(t *testing.T) {
 			t.Fatal("it exists")
 		}
 	}
-	if n := len(s.cache.entries); n != 0 {
+	if n := s.cache.Len(); n != 0 {
 		t.Errorf("%d entries are cached", n)
 	}
 }

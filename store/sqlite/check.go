@@ -57,7 +57,7 @@ func (c *checker) check(ctx context.Context) ([]string, error) {
 
 // freeze takes one picture of the session: while its state may be looked at, nothing about it is being written.
 func (c *checker) freeze(ctx context.Context) (done func(), err error) {
-	e := c.store.cache.pin(c.id)
+	e := c.store.cache.Pin(c.id)
 	defer c.store.unpin(e)
 	if err := e.gate.Look(ctx); err != nil {
 		return nil, err

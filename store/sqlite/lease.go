@@ -56,7 +56,7 @@ func (s *Store) claim(ctx context.Context, worker string, ttl time.Duration, lim
 		if unloadable[d.Run] != nil {
 			continue
 		}
-		e := s.cache.pin(d.Session)
+		e := s.cache.Pin(d.Session)
 		defer s.unpin(e)
 		switch err := s.ensure(ctx, e); {
 		case err == nil:
@@ -96,7 +96,7 @@ func (s *Store) ClaimRun(ctx context.Context, due store.Due, worker string, ttl 
 	if err := s.enterToWrite(ctx); err != nil {
 		return store.Lease{}, err
 	}
-	e := s.cache.pin(due.Session)
+	e := s.cache.Pin(due.Session)
 	defer s.unpin(e)
 	if err := s.ensure(ctx, e); err != nil {
 		return store.Lease{}, err
@@ -118,7 +118,7 @@ func (b *batch) claim(e *entry, run, worker string, ttl time.Duration) (store.Le
 	if _, err := b.append(e, c.Decide); err != nil {
 		return store.Lease{}, err
 	}
-	lease := store.Lease{Session: e.id, Run: run, Worker: worker, Fence: c.Fence, Until: until(b.now, ttl)}
+	lease := store.Lease{Session: e.ID, Run: run, Worker: worker, Fence: c.Fence, Until: until(b.now, ttl)}
 	b.leases = append(b.leases, leaseChange{lease: lease, claim: true})
 	return lease, nil
 }

@@ -22,7 +22,7 @@ func (s *Store) View(ctx context.Context, id string, look func(*session.State)) 
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	e := s.cache.pin(id)
+	e := s.cache.Pin(id)
 	defer s.unpin(e)
 	for {
 		if err := e.gate.Look(ctx); err != nil {
@@ -60,14 +60,14 @@ func (s *Store) loadHeld(ctx context.Context, e *entry) error {
 	if e.state != nil {
 		return nil
 	}
-	state, since, err := rebuild(ctx, s.readers, s.tail.of(e.id), e.id)
+	state, since, err := rebuild(ctx, s.readers, s.tail.of(e.ID), e.ID)
 	if err != nil {
-		return s.unavailable(ctx, "load session "+e.id, err)
+		return s.unavailable(ctx, "load session "+e.ID, err)
 	}
 	e.state, e.since = state, since
 	e.work = models.OpenWork(state)
 	e.loaded.Store(true)
-	s.cache.resize(e, models.SizeOf(state))
+	s.cache.Resize(e, models.SizeOf(state))
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]
 
 // quiet waits until no commit of a session is under way.
 func (s *Store) quiet(ctx context.Context, id string) error {
-	e := s.cache.pin(id)
+	e := s.cache.Pin(id)
 	defer s.unpin(e)
 	if err := e.gate.Look(ctx); err != nil {
 		return err

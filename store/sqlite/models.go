@@ -101,9 +101,9 @@ func (b *batch) writeModels(c *change) {
 	e.since.Bytes += int64(len(c.body))
 	if ended {
 		s.Shed()
-		b.store.cache.resize(e, models.SizeOf(s))
+		b.store.cache.Resize(e, models.SizeOf(s))
 	} else {
-		b.store.cache.grow(e, int64(len(c.body)))
+		b.store.cache.Grow(e, int64(len(c.body)))
 	}
 }
 
@@ -236,10 +236,10 @@ func (b *batch) writeLeases() {
 func (b *batch) snapshot(e *entry) {
 	raw, err := models.Marshal(e.state)
 	if err != nil {
-		b.fail(fmt.Errorf("encode the state of session %s: %w: %w", e.id, errPanic, err))
+		b.fail(fmt.Errorf("encode the state of session %s: %w: %w", e.ID, errPanic, err))
 		return
 	}
-	if _, err := b.exec(upsertSnapshot, e.id, models.SnapshotVersion, e.state.Seq, raw); err == nil {
+	if _, err := b.exec(upsertSnapshot, e.ID, models.SnapshotVersion, e.state.Seq, raw); err == nil {
 		e.since = models.Progress{Snapshot: int64(len(raw))}
 	}
 }
@@ -260,17 +260,17 @@ func (b *batch) delete(e *entry) error {
 		return err
 	}
 	if !e.state.Exists() {
-		return notFound("session", e.id)
+		return notFound("session", e.ID)
 	}
 	if err := b.begin(); err != nil {
 		return err
 	}
 	last := store.RowOf(e.state)
 	*c = change{entry: e, deleted: &last}
-	e.state, e.work, e.since = session.New(e.id), map[string]models.Work{}, models.Progress{}
-	b.store.cache.resize(e, 0)
+	e.state, e.work, e.since = session.New(e.ID), map[string]models.Work{}, models.Progress{}
+	b.store.cache.Resize(e, 0)
 	// Its events leave the tail with everybody else's: rows of the tail go from the oldest on.
-	b.settleAll = b.settleAll || len(b.store.tail.of(e.id)) > 0
+	b.settleAll = b.settleAll || len(b.store.tail.of(e.ID)) > 0
 	return nil
 }
 

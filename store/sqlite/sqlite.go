@@ -36,6 +36,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/internal/cache"
 )
 
 // Options of [Open]. The zero value works.
@@ -66,7 +67,7 @@ type Store struct {
 	lock    *flock.Flock // nil when read-only
 	pool    *sql.DB      // of connections that read
 	readers querier      // the pool, or one transaction of it when read-only
-	cache   *cache
+	cache   *cache.Cache[*entry]
 	tail    *tail
 	writer  *writer // nil when read-only
 	blobs   blobs
@@ -228,7 +229,7 @@ func (s *Store) Append(ctx context.Context, id string, decide session.Decide) (s
 	if err := s.enterToWrite(ctx); err != nil {
 		return store.Appended{}, err
 	}
-	e := s.cache.pin(id)
+	e := s.cache.Pin(id)
 	defer s.unpin(e)
 	if err := s.ensure(ctx, e); err != nil {
 		return store.Appended{}, err
@@ -249,7 +250,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}
-	e := s.cache.pin(id)
+	e := s.cache.Pin(id)
 	defer s.unpin(e)
 	if err := s.ensure(ctx, e); err != nil {
 		return err
@@ -315,7 +316,7 @@ func (s *Store) enterToWrite(ctx context.Context) error {
 
 // unpin lets a cache entry go.
 func (s *Store) unpin(e *entry) {
-	if s.cache.unpin(e) && s.writer != nil {
+	if s.cache.Unpin(e) && s.writer != nil {
 		s.writer.poke()
 	}
 }

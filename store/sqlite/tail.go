@@ -223,7 +223,7 @@ const (
 // addChunks takes a session's events into the batch.
 func (b *batch) addChunks(c *change) {
 	for _, part := range lines.Split(c.frames, c.body) {
-		b.chunks = append(b.chunks, sessionChunk{session: c.entry.id, Chunk: part})
+		b.chunks = append(b.chunks, sessionChunk{session: c.entry.ID, Chunk: part})
 	}
 }
 
@@ -275,7 +275,7 @@ func (b *batch) settle() {
 	deleted := map[string]bool{}
 	for _, c := range b.changes {
 		if c.deleted != nil {
-			deleted[c.entry.id] = true
+			deleted[c.entry.ID] = true
 		}
 	}
 	for _, l := range b.settled {

@@ -295,7 +295,7 @@ func (w *writer) drop() {
 
 // evict throws out of the cache what is too much, after a snapshot where one saves more than it costs.
 func (w *writer) evict() {
-	victims := w.store.cache.victims()
+	victims := w.store.cache.Victims()
 	if len(victims) == 0 {
 		return
 	}
@@ -303,7 +303,7 @@ func (w *writer) evict() {
 	held := victims[:0]
 	for _, e := range victims {
 		if !e.gate.TryHold() {
-			w.store.cache.unpin(e)
+			w.store.cache.Unpin(e)
 			continue
 		}
 		held = append(held, e)
@@ -315,7 +315,7 @@ func (w *writer) evict() {
 	for _, e := range held {
 		e.forget() // without the snapshot it takes longer to load, that is all
 		e.gate.Release()
-		w.store.cache.drop(e)
+		w.store.cache.Drop(e)
 	}
 }
 
