@@ -174,12 +174,16 @@ function SessionHeader({ session, inspecting, onInspect }: SessionHeaderProps): 
   return (
     <>
       <div className="header-title">
-        <h1 className="truncate">{title || <span className="muted">Untitled</span>}</h1>
+        <h1 className="truncate">
+          {title || <span className={row ? "muted" : "sr-only"}>{row ? "Untitled" : "Conversation"}</span>}
+        </h1>
         {run && <RunBadge run={run} />}
       </div>
-      <IconButton label="How it went" aria-pressed={inspecting} onClick={onInspect}>
-        <Activity size={18} />
-      </IconButton>
+      {row && (
+        <IconButton label="How it went" aria-pressed={inspecting} onClick={onInspect}>
+          <Activity size={18} />
+        </IconButton>
+      )}
       {row && <SessionMenu session={session} title={title} />}
     </>
   );

@@ -7,9 +7,11 @@ import { patience, worldOfFile } from "./world.ts";
 
 const messages = 10_000;
 
-const world = worldOfFile((data) => {
-  mkdirSync(data, { recursive: true });
-  execFileSync(binary("longsession"), [data, "ses_long", String(messages)]);
+const world = worldOfFile({
+  prepare(data) {
+    mkdirSync(data, { recursive: true });
+    execFileSync(binary("longsession"), [data, "ses_long", String(messages)]);
+  },
 });
 
 /** Begins to look at each frame: whether there was nothing where turns belong. */

@@ -6,18 +6,24 @@ export class Network {
   readonly #pairs = new Set<readonly [Socket, Socket]>();
   readonly #target: number;
   #down = false;
-  #silent = false;
+  #idle = 0;
+  #lost: RegExp | undefined;
   /** Connections that were accepted, or refused while the network was down. */
   attempts = 0;
+  /** The first lines of the POSTs that came through, as often as they were really sent. */
+  readonly posts: string[] = [];
+  /** Connections that were ended since nothing was said on them. */
+  idleEnds = 0;
 
   private constructor(target: number) {
     this.#target = target;
     this.#server = createServer((client) => this.#accept(client));
   }
 
-  /** Listens before a server at `url`. */
-  static async before(url: string): Promise<Network> {
+  /** Listens before a server at `url`. It may end what is silent for `idle` milliseconds, as many a proxy does. */
+  static async before(url: string, idle = 0): Promise<Network> {
     const network = new Network(Number(new URL(url).port));
+    network.#idle = idle;
     await new Promise<void>((resolve) => network.#server.listen(0, "127.0.0.1", resolve));
     return network;
   }
@@ -42,22 +48,21 @@ export class Network {
     this.drop();
   }
 
-  /** Lets connections be, and nothing through them: a dead network that says nothing. */
-  freeze(): void {
-    this.#silent = true;
+  /** Lets nothing more through the connections that there are, and does not say so. New ones are let through. */
+  strand(): void {
     for (const [client, server] of this.#pairs) {
-      client.pause();
-      server.pause();
+      client.unpipe(server);
+      server.unpipe(client);
     }
+  }
+
+  /** Lets the next request that matches through, and ends the connection in place of its answer. */
+  loseAnswer(request: RegExp): void {
+    this.#lost = request;
   }
 
   restore(): void {
     this.#down = false;
-    this.#silent = false;
-    for (const [client, server] of this.#pairs) {
-      client.resume();
-      server.resume();
-    }
   }
 
   close(): void {
@@ -83,11 +88,22 @@ export class Network {
       socket.on("error", end);
       socket.on("close", end);
     }
+    client.setTimeout(this.#idle, () => {
+      this.idleEnds++;
+      end();
+    });
+    let isLost = false;
+    client.on("data", (data: Buffer) => {
+      const [line = ""] = data.toString("latin1").split("\r\n", 1);
+      if (line.startsWith("POST ")) this.posts.push(line);
+      if (!this.#lost?.test(line)) return;
+      this.#lost = undefined;
+      isLost = true;
+    });
+    server.on("data", () => {
+      if (isLost) end();
+    });
     client.pipe(server);
     server.pipe(client);
-    if (this.#silent) {
-      client.pause();
-      server.pause();
-    }
   }
 }

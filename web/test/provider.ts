@@ -33,6 +33,11 @@ export class Provider {
     if (!response.ok) throw new Error(`fakellm refuses the script: ${await response.text()}`);
   }
 
+  /** Forgets what it would have answered next. */
+  async clear(): Promise<void> {
+    await fetch(`${this.url}/_script`, { method: "DELETE" });
+  }
+
   /** Lets an answer go on that waits at a gate. */
   async open(gate: string): Promise<void> {
     await fetch(`${this.url}/_gates/${gate}`, { method: "POST" });

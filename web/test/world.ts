@@ -29,6 +29,13 @@ export const sizes = {
 /** How long something may take on a busy machine, in milliseconds. */
 export const patience = 30_000;
 
+export type WorldOptions = {
+  /** May write into the data folder before the server has it. */
+  readonly prepare?: (data: string) => void;
+  /** More of the server's configuration. */
+  readonly settings?: string;
+};
+
 /** The server, its provider, and a browser. */
 export class World {
   readonly browser: Browser;
@@ -48,12 +55,11 @@ export class World {
     this.client = createClient({ baseUrl: server.url });
   }
 
-  /** `prepare` may write into the data folder before the server has it. */
-  static async start(prepare: (data: string) => void = () => {}): Promise<World> {
+  static async start({ prepare = () => {}, settings = "" }: WorldOptions = {}): Promise<World> {
     const dir = mkdtempSync(join(tmpdir(), "holdfast-browser-"));
     prepare(join(dir, "data"));
     const provider = await Provider.start();
-    writeFileSync(join(dir, "holdfast.yaml"), config(provider.url));
+    writeFileSync(join(dir, "holdfast.yaml"), config(provider.url) + settings);
     const server = await serve(dir, "127.0.0.1:0");
     const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
     const browser = await chromium.launch({ executablePath, args: switches });
@@ -69,14 +75,21 @@ export class World {
     await this.#server.end("SIGKILL");
   }
 
-  /** Starts the server again, where it was. */
-  async again(): Promise<void> {
+  /** Ends the server as a deploy does, and starts it again. */
+  async deploy(): Promise<void> {
+    await this.#server.end();
+    await this.again();
+  }
+
+  /** Starts the server again, where it was. `between` may change what it will find in the data folder. */
+  async again(between: (data: string) => void = () => {}): Promise<void> {
+    between(join(this.#dir, "data"));
     this.#server = await serve(this.#dir, new URL(this.url).host);
   }
 
-  /** A network before the server that can be cut. */
-  async network(): Promise<Network> {
-    const network = await Network.before(this.url);
+  /** A network before the server that can be cut. It may end what is silent for `idle` milliseconds. */
+  async network(idle?: number): Promise<Network> {
+    const network = await Network.before(this.url, idle);
     this.#networks.push(network);
     return network;
   }
@@ -143,10 +156,10 @@ export class World {
 }
 
 /** The world of a file of tests. */
-export function worldOfFile(prepare?: (data: string) => void): { readonly current: World } {
+export function worldOfFile(options?: WorldOptions): { readonly current: World } {
   const holder: { current: World } = { current: undefined as never };
   beforeAll(async () => {
-    holder.current = await World.start(prepare);
+    holder.current = await World.start(options);
   });
   afterAll(async () => {
     await holder.current.close();

@@ -27,6 +27,11 @@ const modes: readonly { mode: OnBusy; label: string; hint: string }[] = [
   { mode: "interrupt", label: "Interrupt", hint: "Stops the run, keeps what it said, and goes next" },
 ];
 
+function placeholderOf(run: Run | undefined): string {
+  if (!run) return "Ask anything";
+  return run.status === "running" ? "Say more while it works" : "Say more while it waits";
+}
+
 /** Where a person types. */
 export function Composer({ draftKey, run, stopping, fresh, inputRef, onSent }: Props): ReactElement {
   const { mirror } = useSessionActions();
@@ -106,7 +111,7 @@ export function Composer({ draftKey, run, stopping, fresh, inputRef, onSent }: P
         rows={1}
         aria-label="Message"
         aria-describedby={hintId}
-        placeholder={active ? "Say more while it works" : "Ask anything"}
+        placeholder={placeholderOf(run)}
         value={text}
         onChange={(event) => setText(event.target.value)}
         onPaste={(event) => {

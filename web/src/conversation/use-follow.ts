@@ -19,7 +19,8 @@ type Follow = {
 /**
  * Follows the end of what grows, until the person scrolls away; when they come
  * back to the end, it is followed again. What the page itself scrolls, or what
- * the list corrects when it measures, is not taken for a gesture.
+ * the list corrects when it measures, is not taken for a gesture; that the focus
+ * moves is one. Under somebody who types in it nothing moves.
  */
 export function useFollow(scroller: RefObject<HTMLElement | null>): Follow {
   const [following, setFollowing] = useState(true);
@@ -32,7 +33,7 @@ export function useFollow(scroller: RefObject<HTMLElement | null>): Follow {
 
   const resized = useCallback(() => {
     const element = scroller.current;
-    if (element && state.current.following) element.scrollTop = element.scrollHeight;
+    if (element && state.current.following && !isTypedIn(element)) element.scrollTop = element.scrollHeight;
   }, [scroller]);
 
   const follow = useCallback(() => {
@@ -65,7 +66,7 @@ export function useFollow(scroller: RefObject<HTMLElement | null>): Follow {
       if (theirs && element.scrollTop < top && state.current.following) set(false);
     };
     element.addEventListener("scroll", scrolled, options);
-    for (const gesture of ["wheel", "touchmove", "keydown"])
+    for (const gesture of ["wheel", "touchmove", "keydown", "focusin"])
       element.addEventListener(gesture, touched, options);
     element.addEventListener(
       "pointerdown",
@@ -91,4 +92,10 @@ export function useFollow(scroller: RefObject<HTMLElement | null>): Follow {
   }, [scroller, resized, set]);
 
   return { following, follow, leave, resized };
+}
+
+/** Whether somebody types in it at this moment. */
+function isTypedIn(element: HTMLElement): boolean {
+  const { activeElement } = document;
+  return activeElement instanceof HTMLTextAreaElement && element.contains(activeElement);
 }

@@ -121,8 +121,8 @@ function Timeline({ view, run }: { view: SessionView; run: Run }): ReactElement 
       <div className="tokens">
         <Tokens n={usage.inputTokens} words="tokens in" />
         <Tokens n={usage.outputTokens} words="tokens out" />
-        {usage.reasoningTokens ? <Tokens n={usage.reasoningTokens} words="of them thought" /> : null}
-        {usage.cachedTokens ? <Tokens n={usage.cachedTokens} words="from the cache" /> : null}
+        {usage.reasoningTokens ? <Tokens n={usage.reasoningTokens} words="thought" /> : null}
+        {usage.cachedTokens ? <Tokens n={usage.cachedTokens} words="cached" /> : null}
         <Tokens n={run.currentStep} words={run.currentStep === 1 ? "step" : "steps"} />
       </div>
       {log.failed && <p className="muted">The log cannot be read now.</p>}
