@@ -37,7 +37,7 @@ type Make func(c *engine.Carrier, lease time.Duration) engine.Engine
 
 const (
 	testLease = 600 * time.Millisecond
-	patience  = 20 * time.Second // far more than anything takes
+	patience  = time.Minute // far more than anything takes
 	grace     = time.Second
 )
 
