@@ -82,6 +82,12 @@ type Exclusive interface {
 	Exclusive() bool
 }
 
+// Clock is implemented by stores whose clock is not this machine's: what all
+// processes that share one agree on.
+type Clock interface {
+	Now() time.Time
+}
+
 // Appended says what an Append did.
 type Appended struct {
 	// First and Last are the seqs of the new events. With no events First is Last+1.
@@ -241,9 +247,11 @@ type RunWork struct {
 // Options are common to the backends.
 type Options struct {
 	// OnCommit is told of every transaction, in order within a session, before
-	// the Append that made it returns. It must not block. Default: nobody is told.
+	// the Append that made it returns. A store that several processes share tells
+	// of what others have committed too, if it comes across that. It must not
+	// block. Default: nobody is told.
 	OnCommit func(Commit)
-	// Now is the store's clock. Default: time.Now.
+	// Now is the store's clock. Default: time.Now, or the clock of what several processes share.
 	Now func() time.Time
 }
 

@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+)
+
+// connectTimeout is how long one try to reach the server may take.
+const connectTimeout = 3 * time.Second
+
+// configure says how to connect. What the URL sets itself stays.
+func configure(url string, opts Options) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = int32(opts.Connections)
+	c := config.ConnConfig
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
+		c.ConnectTimeout = connectTimeout
+	}
+	if c.ValidateConnect == nil { // after a failover the old one may still be there, as a standby
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	ms := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	for name, value := range map[string]string{
+		"application_name":                    "holdfast",
+		"statement_timeout":                   ms(opts.StatementTimeout),
+		"lock_timeout":                        ms(opts.LockTimeout),
+		"idle_in_transaction_session_timeout": ms(opts.StatementTimeout),
+	} {
+		if _, set := c.RuntimeParams[name]; !set {
+			c.RuntimeParams[name] = value
+		}
+	}
+	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		// What was acknowledged must survive a crash of the machine, whatever the server's default is.
+		return conn.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`).Close()
+	}
+	return config, nil
+}
+
+// querier is a connection, a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
+}
+
+//go:embed migrations/*.sql
+var embedded embed.FS
+
+// migrations are this program's.
+var migrations = func() fs.FS {
+	files, err := fs.Sub(embedded, "migrations")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return files
+}()
+
+// migrationLock is the advisory lock that whoever changes the tables holds.
+const migrationLock = 0x686f6c6466617374 // "holdfast"
+
+// migrate brings the tables up to what this program knows. Tables of a newer
+// program are fine if that says so.
+func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS) error {
+	known, err := lastMigration(files)
+	if err != nil {
+		return err
+	}
+	config = config.Copy()
+	config.RuntimeParams["statement_timeout"] = "0" // an index on a large table takes its time
+	config.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
+	if has, err := version(ctx, db); err != nil {
+		return err
+	} else if has >= known {
+		return compatible(ctx, db, known)
+	}
+	lock, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if _, err := lock.ExecContext(ctx, `SET lock_timeout = 0`); err != nil {
+		return err
+	}
+	if _, err := lock.ExecContext(ctx, `SELECT pg_advisory_lock($1)`, int64(migrationLock)); err != nil {
+		return fmt.Errorf("wait for another process that changes the tables: %w", err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithDisableGlobalRegistry(true), goose.WithAllowOutofOrder(true))
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return compatible(ctx, db, known)
+}
+
+func lastMigration(files fs.FS) (int64, error) {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil || len(names) == 0 {
+		return 0, fmt.Errorf("there are no migrations: %w", err)
+	}
+	return goose.NumericComponent(names[len(names)-1])
+}
+
+// version is that of the tables, 0 if there are none.
+func version(ctx context.Context, db *sql.DB) (has int64, err error) {
+	err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&has)
+	var missing *pgconn.PgError
+	if errors.As(err, &missing) && missing.Code == "42P01" {
+		return 0, nil
+	}
+	return has, err
+}
+
+// compatible says whether a program that knows so many migrations may use the tables.
+func compatible(ctx context.Context, db *sql.DB, known int64) error {
+	var oldest int64
+	if err := db.QueryRowContext(ctx, `SELECT oldest FROM compatibility`).Scan(&oldest); err != nil {
+		return fmt.Errorf("read the version of the tables: %w", err)
+	}
+	if known < oldest {
+		return fmt.Errorf("%w: they want a program that knows version %d, and this one knows %d", ErrVersion, oldest, known)
+	}
+	return nil
+}
+
+// storable says whether PostgreSQL can keep a text as one of its own. None that
+// it cannot keep names anything.
+func storable(texts ...string) bool {
+	for _, s := range texts {
+		if strings.ToValidUTF8(s, "") != s || strings.Contains(s, "\x00") {
+			return false
+		}
+	}
+	return true
+}
