@@ -268,6 +268,37 @@ func (r *Runtime) DecideApproval(ctx context.Context, p Principal, id string, d 
 	return answer(done, func() (session.Approval, error) { return r.Approval(ctx, p, id) })
 }
 
+// DecideApprovals decides several approvals of one session at once, so that
+// its run goes on with all of them. Those that are not pending any more are left as they are.
+// It gives the ids of those that it decided.
+func (r *Runtime) DecideApprovals(ctx context.Context, p Principal, id string, decisions map[string]Deciding) (Done[[]string], error) {
+	var decided []string
+	done, err := r.command(ctx, p, id, func(s *session.State) ([]session.Event, error) {
+		var events []session.Event
+		decided = nil
+		for _, a := range s.Approvals {
+			d, wanted := decisions[a.ID]
+			if !wanted || a.Status != session.StatusPending {
+				continue
+			}
+			c := session.DecideApproval{ID: a.ID, Decision: d.Decision, By: p.Owner, Note: session.CleanText(d.Note), At: r.opts.Now()}
+			one, err := c.Decide(s)
+			if errors.Is(err, &session.Error{Code: session.ApprovalGone}) { // its time was over
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			events, decided = append(events, one...), append(decided, a.ID)
+		}
+		return events, nil
+	})
+	if err != nil {
+		return Done[[]string]{}, err
+	}
+	return Done[[]string]{Is: decided, Seq: done.Last, Repeated: len(done.Events) == 0}, nil
+}
+
 // checkEdited validates edited arguments against the tool's schema.
 func (r *Runtime) checkEdited(ctx context.Context, p Principal, a session.Approval, d Deciding) (json.RawMessage, error) {
 	if d.Decision != session.Approve {

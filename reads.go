@@ -78,6 +78,13 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 	return snap, err
 }
 
+// Look shows the state of a session of p, without a copy: look must not keep or
+// change it, and must not block. Messages that can no longer change have shed
+// their parts. Its error is given as it is; store.ErrNotFound for what is not p's.
+func (r *Runtime) Look(ctx context.Context, p Principal, id string, look func(*session.State) error) error {
+	return r.view(ctx, p, id, look)
+}
+
 // branch is the end of a branch as it is at one seq.
 type branch struct {
 	path   []string

@@ -20,6 +20,8 @@ var (
 	// ErrBehind means that a reader of a list missed changes: it must list the
 	// sessions again and follow anew.
 	ErrBehind = errors.New("feed: too far behind the list")
+	// ErrCut is for a [Tell] that must break its stream off, and nothing is wrong.
+	ErrCut = errors.New("feed: cut")
 )
 
 // AheadError is ErrAhead with its numbers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -35,7 +36,7 @@ func (h *Hub) ServeSSE(w http.ResponseWriter, r *http.Request, id string, after 
 		return err
 	}
 	defer func() { reader.Close() }()
-	s := sse{hub: h, w: w, rc: http.NewResponseController(w), clear: r.ProtoMajor > 1}
+	s := newSSE(h, w, r, asItIs)
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -60,15 +61,63 @@ func (h *Hub) ServeSSE(w http.ResponseWriter, r *http.Request, id string, after 
 	return nil
 }
 
+// Tell appends to b what a stream sends for the next frame of a log. io.EOF ends
+// the stream behind that in good order, any other error breaks it off.
+type Tell func(b []byte, f session.Frame) ([]byte, error)
+
+// ServeTold answers a request with what tell makes of the log of a session after
+// a cursor, which must not be ahead of it, until tell says that it is the end.
+// Headers beside those of every stream are the caller's to set before.
+//
+// An error means that nothing has been sent and the caller answers, as with
+// [Hub.ServeSSE]. What breaks the stream off later, but for the client's leaving,
+// also breaks the connection, by a panic with [http.ErrAbortHandler]: what was cut must not
+// look whole.
+func (h *Hub) ServeTold(w http.ResponseWriter, r *http.Request, id string, after int64, tell Tell) error {
+	reader, err := h.Follow(r.Context(), id, after)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	s := newSSE(h, w, r, tell)
+	if err := s.open(); err != nil {
+		return err
+	}
+	if err = s.write([]byte(": open\n\n")); err == nil {
+		err = s.follow(r.Context(), reader)
+	}
+	switch {
+	case errors.Is(err, io.EOF), r.Context().Err() != nil, errors.Is(err, errWrite):
+		return nil
+	case !errors.Is(err, ErrClosing) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, ErrCut):
+		h.opts.Log.Warn("stream broke off", slog.String("session", id), slog.Any("error", err))
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// asItIs writes a frame as an event whose id is its last seq.
+func asItIs(b []byte, f session.Frame) ([]byte, error) {
+	b = append(b, "id: "...)
+	b = strconv.AppendInt(b, f.To, 10)
+	b = append(b, "\ndata: "...)
+	b = append(b, f.JSON...)
+	return append(b, "\n\n"...), nil
+}
+
 // sse writes one event stream. Every write has a deadline and is flushed.
 type sse struct {
 	hub   *Hub
+	tell  Tell
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	clear bool // the deadline must not stand between writes
 
 	wrote   time.Time // when the last write began
 	bounded time.Time // when the deadline was set that stands
+}
+
+func newSSE(h *Hub, w http.ResponseWriter, r *http.Request, tell Tell) *sse {
+	return &sse{hub: h, tell: tell, w: w, rc: http.NewResponseController(w), clear: r.ProtoMajor > 1}
 }
 
 const pieceBytes = 32 << 10 // one write, unless a single frame is larger
@@ -124,21 +173,21 @@ func (s *sse) follow(ctx context.Context, r *Reader) error {
 	}
 }
 
-// frames writes each frame as an event whose id is its last seq, as many together as fit.
+// frames writes what each frame is told as, as much together as fits.
 func (s *sse) frames(frames []session.Frame) (err error) {
 	b, done := buffer()
 	defer func() { done(b) }()
 	for _, f := range frames {
-		b = append(b, "id: "...)
-		b = strconv.AppendInt(b, f.To, 10)
-		b = append(b, "\ndata: "...)
-		b = append(b, f.JSON...)
-		b = append(b, "\n\n"...)
-		if len(b) >= pieceBytes {
+		var end error
+		b, end = s.tell(b, f)
+		if len(b) >= pieceBytes || end != nil && len(b) > 0 {
 			if err := s.write(b); err != nil {
 				return err
 			}
 			b = b[:0]
+		}
+		if end != nil {
+			return end
 		}
 	}
 	if len(b) == 0 {

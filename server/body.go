@@ -52,19 +52,29 @@ func (s *Server) body(rt route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// readBody gives the body as clean, compact JSON, or nothing if it is absent and may be.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, required bool, schema *huma.Schema) ([]byte, error) {
+// bounded gives the body of a request, for one reading within the limit and in time.
+// Call done when it is read.
+func (s *Server) bounded(w http.ResponseWriter, r *http.Request, limit int64) (body io.Reader, done func(), err error) {
 	if r.ContentLength > limit {
-		return nil, tooLarge(limit)
+		return nil, nil, tooLarge(limit)
 	}
 	rc := http.NewResponseController(w)
 	// Errors are those of writers that have no connection, as in tests.
 	_ = rc.SetReadDeadline(time.Now().Add(s.bodyTimeout))
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	return http.MaxBytesReader(w, r.Body, limit), func() { _ = rc.SetReadDeadline(time.Time{}) }, nil
+}
+
+// readBody gives the body as clean, compact JSON, or nothing if it is absent and may be.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, required bool, schema *huma.Schema) ([]byte, error) {
+	body, done, err := s.bounded(w, r, limit)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(body)
 	if err != nil {
 		return nil, s.unreadable(err, limit)
 	}
-	_ = rc.SetReadDeadline(time.Time{})
+	done()
 	if len(raw) == 0 {
 		if required {
 			return nil, newProblem(api.Malformed, "the request needs a JSON body")

@@ -118,13 +118,17 @@ func partsOf(in []api.Part) ([]session.Part, error) {
 		if part.File == nil {
 			continue
 		}
-		u, err := url.Parse(schemeOf(part.File.URL))
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" && u.Scheme != "data" {
+		if !isFileURL(part.File.URL) {
 			return nil, fieldProblem(api.Invalid, field("file.url"), "expected an https:, http: or data: URL")
 		}
 		parts[i].File = &session.File{Name: part.File.Name, MediaType: part.File.MediaType, URL: part.File.URL}
 	}
 	return parts, nil
+}
+
+func isFileURL(raw string) bool {
+	u, err := url.Parse(schemeOf(raw))
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http" || u.Scheme == "data")
 }
 
 // schemeOf keeps what is parsed of a data: URL small.

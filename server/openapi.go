@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast-run/holdfast/feed"
+	"github.com/holdfast-run/holdfast/server/aisdk"
 	"github.com/holdfast-run/holdfast/server/api"
 	"github.com/holdfast-run/holdfast/session"
 )
@@ -59,6 +60,12 @@ func (s *Server) streamOperations() []*huma.Operation {
 	cursor := &huma.Schema{Type: huma.TypeString, Pattern: "^(0|[1-9][0-9]{0,15})$"}
 	one, most := 1.0, float64(feed.PageMost)
 	bytesOfAnyType := map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
+	profile := &huma.Param{Name: aisdk.ProfileHeader, In: "header", Description: "what the client takes: safe (default), v5 or v7", Schema: &huma.Schema{Type: huma.TypeString}}
+	chatProblem := s.problemResponse()
+	chatProblem.Content["text/plain"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "the detail, unless the request accepts JSON"}}
+	chatStream := &huma.Response{Description: "a UI message stream", Content: map[string]*huma.MediaType{
+		eventStream: {Schema: &huma.Schema{Type: huma.TypeString, Description: "a block with data for each chunk"}},
+	}}
 	return []*huma.Operation{
 		{
 			OperationID: "readEvents", Method: http.MethodGet, Path: "/v1/sessions/{id}/events",
@@ -97,6 +104,37 @@ func (s *Server) streamOperations() []*huma.Operation {
 			Responses: map[string]*huma.Response{
 				"101":     {Description: "the connection is a WebSocket now: see protocol/PROTOCOL.md"},
 				"default": s.problemResponse(),
+			},
+		},
+		{
+			OperationID: "postChat", Method: http.MethodPost, Path: "/api/chat",
+			Summary:    "For the AI SDK: say something, edit, regenerate, or decide an approval, and follow what comes of it",
+			Parameters: []*huma.Param{profile},
+			RequestBody: &huma.RequestBody{Required: true, Description: "what useChat sends; what else is in it is left alone", Content: map[string]*huma.MediaType{
+				"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}},
+			}},
+			Responses: map[string]*huma.Response{"200": chatStream, "default": chatProblem},
+		},
+		{
+			OperationID: "resumeChat", Method: http.MethodGet, Path: "/api/chat/{id}/stream",
+			Summary: "For the AI SDK: follow the answer that is being written, from its beginning",
+			Parameters: []*huma.Param{
+				inPath("id", "the chat, or the stream in an X-Workflow-Run-Id", &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Za-z0-9_.-]{1,300}$"}),
+				inQuery("startIndex", "leave out that many chunks; below 0: all but that many; then a stream that is over is told, too", &huma.Schema{Type: huma.TypeInteger}),
+				profile,
+			},
+			Responses: map[string]*huma.Response{"200": chatStream, "204": {Description: "nothing is being written"}, "default": chatProblem},
+		},
+		{
+			OperationID: "stopChat", Method: http.MethodPost, Path: "/api/chat/{id}/stop",
+			Summary:    "For the AI SDK: cancel the run that writes an answer; nothing to cancel is fine",
+			Parameters: []*huma.Param{inPath("id", "the chat", id)},
+			RequestBody: &huma.RequestBody{Description: "what is meant, as the page has it: assistantMessage and activeStreamId", Content: map[string]*huma.MediaType{
+				"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}},
+			}},
+			Responses: map[string]*huma.Response{
+				"200":     {Description: "no run writes now", Content: map[string]*huma.MediaType{"application/json": {Schema: s.schema(reflect.TypeFor[api.ChatStopped]())}}},
+				"default": chatProblem,
 			},
 		},
 	}

@@ -43,6 +43,8 @@ func TestWhatIsAnothersAnswersLikeWhatDoesNotExist(t *testing.T) {
 		"updateSession": `{"title":"mine now"}`, "editInbox": `{"parts":[{"type":"text","text":"x"}]}`, "decideApproval": `{"decision":"approve"}`,
 		"resolveTool": `{"outcome":"failed"}`, "cancelRun": `{}`, "retryRun": `{}`, "listMessages": "",
 	}
+	// A page asks for a chat before it says the first word in it.
+	quietly := map[string]int{"getChat": 200, "getChatMessages": 200, "resumeChat": 204, "stopChat": 200}
 	tried := 0
 	for path, item := range w.doc.paths {
 		if !strings.Contains(path, "{id}") {
@@ -52,7 +54,7 @@ func TestWhatIsAnothersAnswersLikeWhatDoesNotExist(t *testing.T) {
 			if op.OperationID == "sendMessage" {
 				continue // see below: it begins a session that does not exist
 			}
-			real, none := "ses_1", "ses_none"
+			real, none := "ses_1", "ses_0"
 			switch {
 			case strings.HasPrefix(path, "/v1/runs/"):
 				real, none = sent.Run.ID, "run_none"
@@ -68,7 +70,12 @@ func TestWhatIsAnothersAnswersLikeWhatDoesNotExist(t *testing.T) {
 			}
 			as := append([]string{"Accept", "text/event-stream", "Last-Event-ID", "1"}, other...)
 			got, missing := w.do(strings.ToUpper(method), concrete(real), body, as...), w.do(strings.ToUpper(method), concrete(none), body, as...)
-			got.problem(404, api.NotFound)
+			if status, quiet := quietly[op.OperationID]; quiet {
+				got.is(status)
+				missing.body = []byte(strings.ReplaceAll(string(missing.body), none, real))
+			} else {
+				got.problem(404, api.NotFound)
+			}
 			if string(got.body) != string(missing.body) || fmt.Sprint(fixed(got.header)) != fmt.Sprint(fixed(missing.header)) {
 				t.Errorf("%s: another's answers %s %v\nand nobody's %s %v", op.OperationID, got.body, fixed(got.header), missing.body, fixed(missing.header))
 			}
@@ -120,7 +127,7 @@ func TestWhoIsNobodyIsToldNothing(t *testing.T) {
 	for path, item := range w.doc.paths {
 		for method, op := range item {
 			concrete := regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(path, "x")
-			a := w.do(strings.ToUpper(method), concrete, nil)
+			a := w.do(strings.ToUpper(method), concrete, nil, "Accept", "application/json")
 			switch op.OperationID {
 			case "healthz", "readyz", "openapi":
 				a.is(200)

@@ -17,6 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/holdfast-run/holdfast"
+	"github.com/holdfast-run/holdfast/server/aisdk"
 	"github.com/holdfast-run/holdfast/server/api"
 )
 
@@ -47,7 +48,7 @@ func (s *Server) newAPI() huma.API {
 }
 
 // schemaName is the type's name. What a person may send is less than what a
-// message can hold, so two types have two names.
+// message can hold, and the AI SDK has its own, so types of one name have several.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {
@@ -55,6 +56,9 @@ func schemaName(t reflect.Type, hint string) string {
 	}
 	if t.PkgPath() == reflect.TypeFor[api.Part]().PkgPath() && (name == "Part" || name == "File") {
 		return "Input" + name
+	}
+	if t.PkgPath() == reflect.TypeFor[aisdk.Message]().PkgPath() {
+		return "UI" + name
 	}
 	return name
 }

@@ -70,6 +70,7 @@ type Server struct {
 	mux     *http.ServeMux
 	api     huma.API
 	streams streams
+	debts   debts
 	ui      *ui // nil: no page
 
 	bodyTimeout time.Duration
@@ -104,6 +105,7 @@ func New(rt *holdfast.Runtime, opts Options) (*Server, error) {
 	s.routeEvents()
 	s.routeBlobs()
 	s.routeConnect()
+	s.routeChat()
 	s.routeHealth()
 	if err := s.routeOpenAPI(); err != nil {
 		return nil, err

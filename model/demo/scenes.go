@@ -13,10 +13,14 @@ import (
 // play does what the person asked for. The first scene that fits is played.
 func (s *stage) play() error {
 	switch sc := s.scene; {
+	case strings.HasPrefix(sc.ask, "check: "):
+		return s.check(strings.TrimPrefix(sc.ask, "check: "))
 	case sc.asks("count"):
 		return s.count()
 	case sc.asks("delete", "remove", "clean up"):
 		return s.delete()
+	case sc.asks("mail", "letter"):
+		return s.mail()
 	case sc.asks("trip", "travel", "itinerary", "holiday", "vacation"):
 		return s.trip()
 	case sc.asks("long task", "progress", "report", "research", "analyse", "analyze"):
@@ -175,6 +179,26 @@ func (s *stage) longTask() error {
 		return s.say("The task did not finish. I was told: " + oneLine(r.text))
 	}
 	return s.say("The task is finished. It said: " + oneLine(r.text))
+}
+
+// mail sends a letter, which a person must approve.
+func (s *stage) mail() error {
+	if !s.scene.has("mail_sample") {
+		return s.missing("mail_sample")
+	}
+	r, done := s.scene.last("mail_sample")
+	switch {
+	case !done:
+		if err := s.say(label + "I have written a letter. **You have to approve it** before it goes."); err != nil {
+			return err
+		}
+		return s.call("mail_sample", arguments("to", "ada@example.com", "text", "The engine works."))
+	case r.failed:
+		return s.say("The letter was not sent. I was told: " + oneLine(r.text))
+	}
+	return s.say("I was told: " + oneLine(r.text) + " Nothing really was sent, as this is a sample. " +
+		"But between your approval and this sentence the call was made once, whatever else happened: a refresh, a crash, or the same approval from another tab. " +
+		"The answer went on in the same message, behind the question, and the model was not asked for its beginning again.")
 }
 
 // flaky calls a tool that fails the first time, and tries again.

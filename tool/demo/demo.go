@@ -15,7 +15,7 @@ import (
 )
 
 // Names lists the demonstration tools.
-func Names() []string { return []string{"weather_sample", "long_task", "flaky"} }
+func Names() []string { return []string{"weather_sample", "long_task", "mail_sample", "flaky"} }
 
 // ByName makes one of [Names]; ok is false for any other name.
 func ByName(name string) (t tool.Tool, ok bool) {
@@ -24,6 +24,8 @@ func ByName(name string) (t tool.Tool, ok bool) {
 		return Weather(), true
 	case "long_task":
 		return LongTask(), true
+	case "mail_sample":
+		return Mail(), true
 	case "flaky":
 		return Flaky(), true
 	}
@@ -85,6 +87,30 @@ func LongTask() tool.Tool {
 		tool.WithParameters(json.RawMessage(fmt.Sprintf(
 			`{"type":"object","properties":{"seconds":{"type":"integer","minimum":1,"maximum":%d}},"required":["seconds"],"additionalProperties":false}`, maxSeconds))),
 		tool.WithEffects(session.ReadOnly), tool.WithTimeout((maxSeconds+30)*time.Second))
+}
+
+type mailInput struct {
+	To   string `json:"to"`
+	Text string `json:"text"`
+}
+
+// mailTime is how long a letter takes to be pretended.
+const mailTime = 300 * time.Millisecond
+
+// Mail is the tool mail_sample: it pretends to send a letter, which a person
+// must approve. Nothing is sent.
+func Mail() tool.Tool {
+	return tool.New("mail_sample", "Pretends to send a letter; nothing is sent. A person is asked first. It is for demonstrations.",
+		func(ctx context.Context, in mailInput, _ tool.Call) (string, error) {
+			timer := time.NewTimer(mailTime)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+				return fmt.Sprintf("The sample letter to %s would be sent now.", session.TrimText(in.To, 200)), nil
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
+		}, tool.WithEffects(session.Unsafe), tool.WithApproval(tool.Always), tool.WithTimeout(5*time.Second))
 }
 
 type flakyInput struct {

@@ -110,3 +110,18 @@ func TestAFlakyTaskFailsOnceInARun(t *testing.T) {
 		}
 	}
 }
+
+func TestALetterIsOnlySentWhenAPersonAgrees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mail, ok := ByName("mail_sample")
+		spec := mail.Spec()
+		if !ok || spec.Effects != session.Unsafe || !spec.Approval.Needs(spec, json.RawMessage(`{}`)) {
+			t.Errorf("mail_sample is %+v, %v", spec, ok)
+		}
+		start := time.Now()
+		text, err := use(t.Context(), mail, tool.Call{}, `{"to":"ada@example.com","text":"hi"}`)
+		if err != nil || !strings.Contains(text, "ada@example.com would be sent") || time.Since(start) != mailTime {
+			t.Errorf("%s, %v after %s", text, err, time.Since(start))
+		}
+	})
+}

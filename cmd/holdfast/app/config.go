@@ -93,17 +93,6 @@ type HTTPGetConfig struct {
 	Timeout  time.Duration `yaml:"timeout"`
 }
 
-// EngineConfig tunes the local engine. Zero values mean its defaults.
-type EngineConfig struct {
-	Slots      int           `yaml:"slots"`
-	Lease      time.Duration `yaml:"lease"`
-	Poll       time.Duration `yaml:"poll"`
-	Drain      time.Duration `yaml:"drain"`
-	RetryFirst time.Duration `yaml:"retryFirst"`
-	RetryMax   time.Duration `yaml:"retryMax"`
-	CrashFirst time.Duration `yaml:"crashFirst"`
-}
-
 // ServerConfig tunes the HTTP API. Zero values mean its defaults.
 type ServerConfig struct {
 	AllowedHosts   []string      `yaml:"allowedHosts"`
@@ -157,6 +146,7 @@ func demoConfig() Config {
 			{Name: "notes_write"},
 			{Name: "notes_delete"},
 			{Name: "long_task"},
+			{Name: "mail_sample"},
 			{Name: "flaky"},
 			{Name: "weather_sample"},
 		},
