@@ -34,6 +34,7 @@ var rooms = map[string]string{
 	"engine/temporal": "session store agent engine",
 	".":               "session store feed agent engine model tool",
 	"server":          ". session store feed server/*",
+	"server/aisdk":    "session",
 	"web":             "",
 }
 
