@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(childEnv) {
 	case "":
 		goleak.VerifyTestMain(m)
+	case "crash":
+		os.Exit(crashChild(os.Args[1:]))
+	case "count":
+		os.Exit(countChild(os.Args[1:]))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -214,7 +215,9 @@ func (w *writer) try(reqs []*request, wait time.Duration) (b *batch, did, held [
 	b = newBatch(w)
 	defer b.finish()
 	entries, free := b.hold(reqs)
-	b.begin(entries, wait)
+	if len(entries) > 0 || slices.ContainsFunc(reqs, func(r *request) bool { return r.entry == nil }) {
+		b.begin(entries, wait)
+	}
 	for _, r := range reqs {
 		if e := r.entry; b.err == nil && e != nil && (!free[e] || e.change == nil) {
 			r.late++

@@ -79,13 +79,6 @@ func say(lease store.Lease, n int, text string) session.Decide {
 	})
 }
 
-// end is a worker's append that ends the run.
-func end(lease store.Lease) session.Decide {
-	return session.Carry(lease.Run, lease.Fence, func(s *session.State, run *session.Run) ([]session.Event, error) {
-		return s.End(run, session.RunCompleted{}), nil
-	})
-}
-
 // readAll gives a whole log and checks that its frames join.
 func readAll(s *sqlite.Store, id string) ([]session.Frame, error) {
 	var all []session.Frame
