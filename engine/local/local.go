@@ -21,7 +21,8 @@ import (
 type Options struct {
 	// Worker names this process in the log. Default: a fresh id.
 	Worker string
-	// Slots bounds the runs carried at once. Waiting runs take none. Default: 4096.
+	// Slots bounds the runs carried at once. Waiting runs take none. Default:
+	// 4096. Less than 0: none is carried here, but by other processes on the store.
 	Slots int
 	// Lease is how long a claim lasts without being renewed. It is renewed every third of it. Default: 15 seconds.
 	Lease time.Duration
@@ -53,7 +54,7 @@ func Make(c *engine.Carrier, opts Options) *Engine {
 		Worker: engine.NewWorker(c, engine.WorkerOptions{
 			Name: opts.Worker, Lease: opts.Lease, Poll: opts.Poll, Drain: opts.Drain, Crash: opts.Crash,
 		}),
-		store: c.Store, slots: cmp.Or(max(opts.Slots, 0), 4096), due: make(chan struct{}, 1),
+		store: c.Store, slots: cmp.Or(opts.Slots, 4096), due: make(chan struct{}, 1),
 	}
 }
 

@@ -39,6 +39,7 @@ const (
 // commands is the command line.
 type commands struct {
 	Serve    serveCommand    `cmd:"" help:"Run the server: the HTTP API, and the worker that carries runs."`
+	Worker   workerCommand   `cmd:"" help:"Carry runs, and serve nobody: beside servers on the same store."`
 	Chat     chatCommand     `cmd:"" help:"Talk to an agent in this terminal. Ctrl-C leaves; the run goes on."`
 	Sessions sessionsCommand `cmd:"" help:"List, show and delete sessions."`
 	Runs     runsCommand     `cmd:"" help:"List runs, and show what one did and when."`

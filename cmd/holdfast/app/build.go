@@ -38,6 +38,7 @@ func (c Config) build(dir string, extra map[string]tool.Tool) (built, error) {
 		b.tools.NotesDir = filepath.Join(dir, "notes")
 	}
 	b.checkNumbers()
+	c.Engine.check(b.fault)
 	b.makeModels()
 	for i := range c.Agents {
 		b.makeAgent(i)
@@ -72,6 +73,7 @@ func (b *builder) checkNumbers() {
 		{"engine.retryFirst", c.Engine.RetryFirst, 0},
 		{"engine.retryMax", c.Engine.RetryMax, 0},
 		{"engine.crashFirst", c.Engine.CrashFirst, 0},
+		{"engine.temporal.heartbeat", c.Engine.Temporal.Heartbeat, time.Second},
 		{"server.heartbeat", c.Server.Heartbeat, time.Second},
 		{"tools.httpGet.timeout", c.Tools.HTTPGet.Timeout, 0},
 		{"cancelGrace", c.CancelGrace, 100 * time.Millisecond},

@@ -284,7 +284,7 @@ func TestDoctorFindsNothingInASoundFolderAndEveryDamage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(w.dir, "holdfast.db"), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	here(t, "doctor", "--data", w.dir).wantErr(t, 1, "the database file is damaged")
+	here(t, "doctor", "--data", w.dir).wantErr(t, 1, "is damaged")
 }
 
 func damage(t *testing.T, data, statement string) {
@@ -321,7 +321,7 @@ func TestServeSaysWhatIsInItsWay(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(w.dir, "holdfast.db"), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	here(t, "serve", "--listen", "127.0.0.1:0", "--data", w.dir).wantErr(t, 1, "the database file is damaged", "holdfast doctor --data "+w.dir)
+	here(t, "serve", "--listen", "127.0.0.1:0", "--data", w.dir).wantErr(t, 1, "is damaged", "holdfast doctor --data "+w.dir)
 }
 
 func TestServeTellsWhatToDoNext(t *testing.T) {

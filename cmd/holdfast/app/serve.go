@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -14,22 +12,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-run/holdfast"
-	"github.com/holdfast-run/holdfast/engine"
-	"github.com/holdfast-run/holdfast/engine/local"
-	"github.com/holdfast-run/holdfast/feed"
 	"github.com/holdfast-run/holdfast/server"
-	"github.com/holdfast-run/holdfast/store"
-	"github.com/holdfast-run/holdfast/store/sqlite"
 	"github.com/holdfast-run/holdfast/web"
 )
 
 type serveCommand struct {
 	Listen   string `default:"127.0.0.1:8787" env:"HOLDFAST_LISTEN" placeholder:"HOST:PORT" help:"The address to listen on (${default}). Port 0 takes a free one."`
-	Data     string `default:"data" env:"HOLDFAST_DATA" type:"path" placeholder:"DIR" help:"The folder that holds everything: sessions, runs, blobs, notes (${default})."`
-	Config   string `env:"HOLDFAST_CONFIG" type:"path" placeholder:"FILE" help:"The configuration. Default: holdfast.yaml, if there is one; else the demo agent."`
 	Insecure bool   `name:"insecure-listen" help:"Allow an address that other machines can reach. There is no authentication yet: whoever reaches it may do everything."`
-	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"What to log: ${enum}."`
-	LogJSON  bool   `name:"log-json" help:"Log JSON lines."`
+	NoWorker bool   `help:"Carry no runs in this process: workers on the same store do (holdfast worker)."`
+	process
 }
 
 // Help is the long help.
@@ -42,18 +33,10 @@ An interrupt or SIGTERM stops it in order: runs that are under way are finished,
 // Run serves until ctx ends, then drains.
 func (c *serveCommand) Run(ctx context.Context, a *App) error {
 	spareProcessor()
-	log := c.logger(a)
 	if err := server.CheckListen(c.Listen, c.Insecure); err != nil {
 		return usagef("%v (--insecure-listen)", err)
 	}
-	config, err := readConfig(c.configPath())
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(c.Data, 0o700); err != nil {
-		return fmt.Errorf("make the data folder: %w; choose another with --data", err)
-	}
-	made, err := config.build(c.Data, a.Tools)
+	made, err := c.build(a)
 	if err != nil {
 		return err
 	}
@@ -63,18 +46,15 @@ func (c *serveCommand) Run(ctx context.Context, a *App) error {
 		return err
 	}
 	defer listener.Close()
-	rt, err := c.open(ctx, config, made, log)
+	rt, closeRuntime, err := c.open(ctx, made, !c.NoWorker)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err := rt.Close(); err != nil {
-			log.Error("close the store", slog.Any("error", err))
-		}
-	}()
+	defer closeRuntime()
+	config := made.config
 	srv, err := server.New(rt, server.Options{
 		AllowedHosts: config.Server.AllowedHosts, AllowedOrigins: config.Server.AllowedOrigins,
-		MaxStreams: config.Server.MaxStreams, UI: web.Files(), Version: a.Version, Log: log,
+		MaxStreams: config.Server.MaxStreams, UI: web.Files(), Version: a.Version, Log: made.log,
 	})
 	if err != nil {
 		return err
@@ -135,22 +115,6 @@ func tellDraining(ctx context.Context, a *App, rt *holdfast.Runtime) {
 	}
 }
 
-func (c *serveCommand) configPath() (path string, required bool) {
-	if c.Config != "" {
-		return c.Config, true
-	}
-	return "holdfast.yaml", false
-}
-
-func (c *serveCommand) logger(a *App) *slog.Logger {
-	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[c.LogLevel]
-	opts := &slog.HandlerOptions{Level: level}
-	if c.LogJSON {
-		return slog.New(slog.NewJSONHandler(a.Stderr, opts))
-	}
-	return slog.New(slog.NewTextHandler(a.Stderr, opts))
-}
-
 // listen takes the address, or says what to do about it.
 func (c *serveCommand) listen(ctx context.Context) (net.Listener, error) {
 	var lc net.ListenConfig
@@ -164,44 +128,6 @@ func (c *serveCommand) listen(ctx context.Context) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", c.Listen, err)
 	}
 	return listener, nil
-}
-
-// open joins the runtime: SQLite, the local engine, the configured models and agents.
-func (c *serveCommand) open(ctx context.Context, config Config, made built, log *slog.Logger) (*holdfast.Runtime, error) {
-	e := config.Engine
-	rt, err := holdfast.Open(ctx, holdfast.Options{
-		Store: func(ctx context.Context, opts store.Options) (store.Store, error) {
-			return sqlite.Open(ctx, c.Data, sqlite.Options{Options: opts, Log: log})
-		},
-		Engine: func(carrier *engine.Carrier) engine.Engine {
-			carrier.Backoff = engine.Backoff{First: e.RetryFirst, Max: e.RetryMax}
-			return local.Make(carrier, local.Options{
-				Slots: e.Slots, Lease: e.Lease, Poll: e.Poll, Drain: e.Drain, Crash: engine.Backoff{First: e.CrashFirst},
-			})
-		},
-		Agents: made.agents, Models: made.models.Model, Feed: feed.Options{Heartbeat: config.Server.Heartbeat, Log: log},
-		CancelGrace: config.CancelGrace, Retention: config.Retention, Log: log,
-	})
-	if err != nil {
-		return nil, c.explain(err)
-	}
-	return rt, nil
-}
-
-// explain adds what to do about a data folder that cannot be opened.
-func (c *serveCommand) explain(err error) error {
-	var held *sqlite.HeldError
-	switch {
-	case errors.As(err, &held):
-		return fmt.Errorf("%w (--data)", held)
-	case errors.Is(err, sqlite.ErrReadOnly):
-		return fmt.Errorf("%w\nMake %s writable for this user, or choose another folder with --data", err, c.Data)
-	case errors.Is(err, sqlite.ErrFull):
-		return fmt.Errorf("%w\nMake room on the disk of %s", err, c.Data)
-	case errors.Is(err, sqlite.ErrDamaged):
-		return fmt.Errorf("%w\nLook at the damage with \"holdfast doctor --data %s\", and restore a backup", err, c.Data)
-	}
-	return err
 }
 
 // welcome says what to do next. Its first line is for programs as well.

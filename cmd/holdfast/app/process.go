@@ -1,0 +1,109 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/holdfast-run/holdfast"
+	"github.com/holdfast-run/holdfast/feed"
+	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/sqlite"
+)
+
+// process are the flags of the commands that open the store and carry runs.
+type process struct {
+	Data     string `default:"data" env:"HOLDFAST_DATA" type:"path" placeholder:"DIR" help:"The folder that holds everything: sessions, runs, blobs, notes (${default})."`
+	Config   string `env:"HOLDFAST_CONFIG" type:"path" placeholder:"FILE" help:"The configuration. Default: holdfast.yaml, if there is one; else the demo agent."`
+	Engine   string `env:"HOLDFAST_ENGINE" placeholder:"local|temporal" help:"Who says what runs where, instead of engine.use in the configuration: local, or a Temporal cluster."`
+	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"What to log: ${enum}."`
+	LogJSON  bool   `name:"log-json" help:"Log JSON lines."`
+}
+
+// parts are what a process is made of, before it opens anything.
+type parts struct {
+	built
+	config Config
+	log    *slog.Logger
+}
+
+// build reads the configuration and makes what it describes.
+func (p *process) build(a *App) (parts, error) {
+	config, err := readConfig(p.configPath())
+	if err != nil {
+		return parts{}, err
+	}
+	if p.Engine != "" {
+		config.Engine.Use = p.Engine
+	}
+	if err := os.MkdirAll(p.Data, 0o700); err != nil {
+		return parts{}, fmt.Errorf("make the data folder: %w; choose another with --data", err)
+	}
+	made, err := config.build(p.Data, a.Tools)
+	if err != nil {
+		return parts{}, err
+	}
+	return parts{built: made, config: config, log: p.logger(a)}, nil
+}
+
+func (p *process) configPath() (path string, required bool) {
+	if p.Config != "" {
+		return p.Config, true
+	}
+	return "holdfast.yaml", false
+}
+
+func (p *process) logger(a *App) *slog.Logger {
+	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[p.LogLevel]
+	opts := &slog.HandlerOptions{Level: level}
+	if p.LogJSON {
+		return slog.New(slog.NewJSONHandler(a.Stderr, opts))
+	}
+	return slog.New(slog.NewTextHandler(a.Stderr, opts))
+}
+
+// open joins the runtime: the store, the engine, the configured models and agents.
+// The function ends what was opened.
+func (p *process) open(ctx context.Context, made parts, carries bool) (rt *holdfast.Runtime, end func(), err error) {
+	config, log := made.config, made.log
+	makeEngine, endEngine, err := config.Engine.open(carries, config.CancelGrace, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	rt, err = holdfast.Open(ctx, holdfast.Options{
+		Store: func(ctx context.Context, opts store.Options) (store.Store, error) {
+			return sqlite.Open(ctx, p.Data, sqlite.Options{Options: opts, Log: log})
+		},
+		Engine: makeEngine,
+		Agents: made.agents, Models: made.models.Model, Feed: feed.Options{Heartbeat: config.Server.Heartbeat, Log: log},
+		CancelGrace: config.CancelGrace, Retention: config.Retention, Log: log,
+	})
+	if err != nil {
+		endEngine()
+		return nil, nil, p.explain(err)
+	}
+	return rt, func() {
+		if err := rt.Close(); err != nil {
+			log.Error("close the store", slog.Any("error", err))
+		}
+		endEngine()
+	}, nil
+}
+
+// explain adds what to do about a data folder that cannot be opened.
+func (p *process) explain(err error) error {
+	var held *sqlite.HeldError
+	switch {
+	case errors.As(err, &held):
+		return fmt.Errorf("%w (--data)", held)
+	case errors.Is(err, sqlite.ErrReadOnly):
+		return fmt.Errorf("%w\nMake %s writable for this user, or choose another folder with --data", err, p.Data)
+	case errors.Is(err, sqlite.ErrFull):
+		return fmt.Errorf("%w\nMake room on the disk of %s", err, p.Data)
+	case errors.Is(err, sqlite.ErrDamaged):
+		return fmt.Errorf("%w\nLook at the damage with \"holdfast doctor --data %s\", and restore a backup", err, p.Data)
+	}
+	return err
+}
