@@ -8,7 +8,7 @@ type Step = Record<string, unknown>;
 export type Turn = {
   readonly steps: readonly Step[];
   readonly times?: number;
-  readonly when?: { readonly last_user?: string };
+  readonly when?: { readonly last_user?: string; readonly body?: string };
 };
 
 /** A model provider on a real socket that plays a script. */

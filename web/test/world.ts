@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Client, createClient, type Run, type Snapshot } from "@holdfast/client";
@@ -125,6 +125,11 @@ export class World {
     });
   }
 
+  /** What the tools did, one line for each effect: the tool, the key, and what was noted. */
+  ledger(): string[] {
+    return readFileSync(join(this.#dir, "ledger"), "utf8").trim().split("\n");
+  }
+
   snapshot(session: string): Promise<Snapshot> {
     return this.client.api.snapshot(session, { window: 200 });
   }
@@ -201,7 +206,7 @@ agents:
     tools: [clock, calculator, notes_list, notes_read, notes_write, notes_delete, weather_sample, long_task, flaky]
   - name: scripted
     model: fake/fake-model
-    tools: [look, put, charge, pay]
+    tools: [look, put, charge, pay, output]
 engine:
   lease: 2s
   poll: 200ms

@@ -167,14 +167,21 @@ function Failed({ run, gestures }: { run: Run; gestures: readonly Gesture[] }): 
 
 function Cancelled({ run, message }: { run: Run; message: Message | undefined }): ReactElement {
   const kept = message?.parts.some((part) => part.type !== "step");
+  const reason = reasons[run.cancelReason ?? ""];
   const who = run.cancelBy && run.cancelBy !== "local" ? ` by ${run.cancelBy}` : "";
   return (
     <Note icon={<CircleSlash size={16} aria-hidden="true" />}>
-      Stopped{who}
-      {run.cancelReason ? `: ${run.cancelReason}` : ""}. {kept ? "What had been said is kept." : ""}
+      Stopped{reason ?? `${who}${run.cancelReason ? `: ${run.cancelReason}` : ""}`}.{" "}
+      {kept ? "What had been said is kept." : ""}
     </Note>
   );
 }
+
+/** Why a run was stopped, where nobody pressed Stop. */
+const reasons: Record<string, string> = {
+  interrupt: " by the next message",
+  rollback: " and replaced by the next message",
+};
 
 function Completed({ run }: { run: Run }): ReactElement | null {
   return run.attempt && run.attempt > 1 ? <AttemptNote run={run} /> : null;

@@ -65,7 +65,7 @@ function hostOf(url: string): string {
   }
 }
 
-type Props = { readonly text: string; readonly growing: boolean };
+export type MarkdownProps = { readonly text: string; readonly growing: boolean };
 
 /** A block beyond this many characters is shown as it is: reading it would hold up the page. */
 const blockMost = 16_000;
@@ -73,7 +73,7 @@ const blockMost = 16_000;
 const atOnce = 8_000;
 
 /** Markdown as it is written: each block is rendered once, but for the last. */
-export default function Markdown({ text, growing }: Props): ReactElement {
+export default function Markdown({ text, growing }: MarkdownProps): ReactElement {
   const [splitter] = useState(() => new Splitter());
   const shown = useDeferredValue(text, text.slice(0, atOnce));
   const { blocks, definitions, rest } = splitter.split(shown);
@@ -127,7 +127,7 @@ const BlockView = memo(function BlockView(props: BlockProps): ReactElement {
   );
 });
 
-function Rest({ text, growing }: Props): ReactElement {
+function Rest({ text, growing }: MarkdownProps): ReactElement {
   if (!growing) return <LongText text={text} className="plain-text" height={640} />;
   const hidden = text.length - tailMost;
   return (
