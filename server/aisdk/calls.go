@@ -11,7 +11,6 @@ func (p *Projector) toolEvent(e session.Event) error {
 	switch d := e.Data.(type) {
 	case session.ToolInputDelta:
 		if d.Message == p.view.Message && p.answer.parts != nil {
-			p.silence()
 			c := p.calling(d.Call, d.Name)
 			if d.Text != "" {
 				p.content(Chunk{Type: toolInputDelta, ToolCallID: c.id, InputTextDelta: d.Text})
@@ -35,11 +34,11 @@ func (p *Projector) toolEvent(e session.Event) error {
 		}
 	case session.ToolDenied:
 		if c := p.find(d.Call); c != nil {
-			p.deny(c, d.Note)
+			p.deny(c, deniedText(d.Note))
 		}
 	case session.ToolCancelled:
 		if c := p.find(d.Call); c != nil && c.approval != "" && !c.decided {
-			p.deny(c, d.Reason)
+			p.deny(c, stoppedText(d.Reason))
 		} else if c != nil {
 			p.settle(c, Chunk{Type: outputError, ErrorText: stoppedText(d.Reason)})
 		}
@@ -75,14 +74,17 @@ func (p *Projector) find(id string) *call {
 	return nil
 }
 
-// calling tells that a call is being written, once.
+// calling tells that a call is being written, once. A text may go on behind it,
+// as with providers that write both at once; thoughts do not.
 func (p *Projector) calling(id, name string) *call {
 	c := p.find(id)
 	if c == nil {
+		if s := p.answer.open; s != nil && s.kind == string(session.PartReasoning) {
+			p.silence()
+		}
 		c = &call{id: id, name: name}
 		p.calls = append(p.calls, c)
 		p.content(Chunk{Type: toolInputStart, ToolCallID: id, ToolName: name})
-		p.toolsInStep = true
 	}
 	return c
 }
@@ -90,7 +92,7 @@ func (p *Projector) calling(id, name string) *call {
 func (p *Projector) called(d session.ToolCalled) error {
 	p.silence()
 	c := p.calling(d.Call, d.Name)
-	c.name = d.Name
+	c.name, p.toolsInStep = d.Name, true
 	input := d.Arguments
 	if input == nil && d.ArgumentsBlob != nil && p.blob != nil {
 		raw, err := p.blob(*d.ArgumentsBlob)
@@ -112,7 +114,6 @@ func (p *Projector) called(d session.ToolCalled) error {
 // none sends it again by itself.
 func (p *Projector) available(c *call, input json.RawMessage, approval bool) {
 	c.available = true
-	p.toolsInStep = true
 	p.emit(Chunk{Type: toolInputAvailable, ToolCallID: c.id, ToolName: c.name, Input: clean(input), ProviderExecuted: !approval})
 }
 
@@ -128,18 +129,20 @@ func (p *Projector) settle(c *call, end Chunk) {
 		end.ProviderExecuted = c.approval == ""
 	case end.Type == outputError && c.raw != "":
 		end.Type, end.ToolName, end.Input = toolInputError, c.name, session.JSONString(c.raw)
+	default: // it never was a call: no page may think that it is one to send again
+		end.ProviderExecuted = true
 	}
 	p.emit(end)
 }
 
 // deny tells that a call was refused. The client knows the question: it was
 // asked, or is now.
-func (p *Projector) deny(c *call, note string) {
+func (p *Projector) deny(c *call, text string) {
 	if c.settled {
 		return
 	}
 	if c.approval == "" || p.view.Profile == V5 {
-		p.settle(c, Chunk{Type: outputError, ErrorText: deniedText(note)})
+		p.settle(c, Chunk{Type: outputError, ErrorText: text})
 		return
 	}
 	if !c.requested {
@@ -200,17 +203,13 @@ func (p *Projector) unasked(approval string, status session.ApprovalStatus) *cal
 	return nil
 }
 
-// tellApproval is how a client without approvals is told of one.
+// tellApproval tells a client without approvals of one.
 func (p *Projector) tellApproval(c *call, status session.ApprovalStatus) {
 	if p.view.Profile == V5 && c != nil {
-		p.emit(Chunk{Type: dataApproval, ID: c.approval, Data: approvalData(c.id, c.name, status)})
+		p.emit(Chunk{Type: dataApproval, ID: c.approval, Transient: true, Data: marshal(struct {
+			ToolCallID string                 `json:"toolCallId"`
+			ToolName   string                 `json:"toolName"`
+			Status     session.ApprovalStatus `json:"status"`
+		}{c.id, c.name, status})})
 	}
-}
-
-func approvalData(call, name string, status session.ApprovalStatus) json.RawMessage {
-	return marshal(struct {
-		ToolCallID string                 `json:"toolCallId"`
-		ToolName   string                 `json:"toolName"`
-		Status     session.ApprovalStatus `json:"status"`
-	}{call, name, status})
 }

@@ -140,7 +140,6 @@ func (h *historian) assistant(m *session.Message) Message {
 			if p.Tool != nil && p.Tool.Status != session.CallWriting {
 				add(p, h.tool(p.Tool))
 				tools = true
-				h.approvalPart(p, add)
 			}
 		default:
 			if c, ok := partChunk(*p); ok {
@@ -224,24 +223,6 @@ func (h *historian) tool(c *session.ToolCall) Part {
 		}
 	}
 	return out
-}
-
-// approvalPart is how a client without approvals is told of one.
-func (h *historian) approvalPart(p *session.Part, add func(*session.Part, Part)) {
-	c := p.Tool
-	if h.Profile != V5 || c.Approval == "" {
-		return
-	}
-	status := session.StatusApproved
-	switch {
-	case h.pending[c.Approval]:
-		status = session.StatusPending
-	case c.Status == session.CallDenied:
-		status = session.StatusDenied
-	case c.By == "":
-		status = session.StatusVoided
-	}
-	add(p, Part{Type: dataApproval, ID: c.Approval, Data: approvalData(c.ID, c.Name, status)})
 }
 
 // userData is a data part that a person sent, with the name it had.

@@ -41,7 +41,6 @@ type Projector struct {
 	begun   bool // the message was created
 	started bool // the start chunk is out
 	seen    bool // View.Approval was decided
-	folded  bool // deltas are gone from the log: earlier places of chunks are not known any more
 	waiting bool // the run waits for a person
 	ended   bool // the message did
 
@@ -106,7 +105,11 @@ func (p *Projector) Apply(f session.Frame) ([]Chunk, error) {
 	p.at = f.To
 	switch {
 	case f.From != f.To || bytes.HasPrefix(f.JSON, []byte(`{"type":"folded"`)):
-		p.folded = true
+		if p.begun && p.count+len(p.held) < p.view.Skip {
+			// The client counted deltas that are not in the log any more.
+			p.giveUp("This answer is kept in fewer pieces by now: load the page again.")
+			return p.out, nil
+		}
 	case bytes.Contains(f.JSON, p.own): // other runs' events are not even decoded
 		e, ok, err := f.Event()
 		if err != nil {
@@ -167,16 +170,17 @@ func (p *Projector) release() {
 	}
 	p.held, p.mark = p.held[:0], -1
 	switch {
-	case p.folded && p.count < p.view.Skip && p.end != Superseded:
-		// The client counted deltas that are not in the log any more.
-		p.out = append(p.out[:0], Chunk{Type: failure, ErrorText: "This answer was kept in another form meanwhile: load the page again."}, p.finishing("error", nil))
-		p.end = Finished
-	case p.end == Superseded && p.view.Skip > 0:
-		p.out = append(p.out, Chunk{Type: failure, ErrorText: "This answer was begun anew after a lost connection: load the page again."}, p.finishing("error", nil))
-		p.end = Finished
+	case p.end == Superseded && p.view.Skip > 0: // it comes again and again
+		p.giveUp("This answer was begun anew after a lost connection: load the page again.")
 	case p.end == Finished && p.count <= p.view.Skip:
 		p.out = append(p.out, p.finishing("other", nil)) // the client has all, but for the knowledge that it has
 	}
+}
+
+// giveUp ends a stream that cannot go on where the client is.
+func (p *Projector) giveUp(text string) {
+	p.out = append(p.out, Chunk{Type: failure, ErrorText: text}, p.finishing("error", nil))
+	p.end = Finished
 }
 
 func (p *Projector) metadata(status session.Status) *Metadata {
@@ -349,8 +353,14 @@ func (p *Projector) answered(d session.ModelCompleted) error {
 	if p.answer.parts == nil { // its step.started is before the message, as after a steer
 		p.answer.parts = map[int]*spoken{}
 	}
+	if p.contradicts(d.Parts) {
+		if p.supersede(); p.end != Open {
+			return nil
+		}
+		p.answer = answer{step: p.answer.step, parts: map[int]*spoken{}}
+	}
 	for i, part := range d.Parts {
-		part.Part = i
+		part.Step, part.Part = p.answer.step, i
 		if err := p.whole(part); err != nil {
 			return err
 		}
@@ -358,6 +368,24 @@ func (p *Projector) answered(d session.ModelCompleted) error {
 	p.silence()
 	p.answer.done = true
 	return nil
+}
+
+// contradicts says that something was told which is not in the answer. No engine
+// of ours does that, but the answer is what stays.
+func (p *Projector) contradicts(parts []session.Part) bool {
+	for i, s := range p.answer.parts {
+		if i >= len(parts) || string(parts[i].Type) != s.kind {
+			return true
+		}
+		length := len(parts[i].Text)
+		if b := parts[i].Blob; b != nil {
+			length = int(b.Size)
+		}
+		if length < s.length {
+			return true
+		}
+	}
+	return false
 }
 
 // whole tells what was not told yet of a part.
@@ -388,7 +416,6 @@ func (p *Projector) whole(part session.Part) error {
 		}
 	case session.PartTool:
 		if part.Tool != nil {
-			p.silence()
 			p.calling(part.Tool.ID, part.Tool.Name)
 		}
 	}

@@ -16,7 +16,7 @@ const (
 	// Safe is what every release from 5.0.92 on takes, and approvals, which are known from 6.0 on.
 	Safe Profile = "safe"
 	// V5 has no approvals in it: a call that waits for one is a call that takes long,
-	// with a data-approval part beside it, and the stream stays open meanwhile.
+	// of which a transient data-approval tells, and the stream stays open meanwhile.
 	V5 Profile = "v5"
 	// V7 is what 7.0.100 and later take: decisions are told in a replay, and the
 	// text of an attempt that failed is taken back in an open stream.
