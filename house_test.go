@@ -15,12 +15,16 @@ const module = "github.com/holdfast-run/holdfast"
 // rooms says, for each room, which other rooms its code may know. What is not
 // listed is free: cmd, examples, faults, bench and tests.
 var rooms = map[string]string{
-	"session":         "",
-	"store":           "session",
-	"store/memory":    "session store",
-	"store/sqlite":    "session store store/internal/*",
-	"store/postgres":  "session store store/internal/*",
-	"feed":            "session store",
+	"session":        "",
+	"store":          "session",
+	"store/memory":   "session store",
+	"store/sqlite":   "session store store/internal/*",
+	"store/postgres": "session store store/internal/*",
+	"feed":           "session store",
+	"feed/doorbell":  "session store",
+
+	"feed/doorbell/postgres": "session store feed/doorbell",
+
 	"model":           "session",
 	"model/openai":    "session model model/internal/*",
 	"model/anthropic": "session model model/internal/*",
@@ -32,7 +36,7 @@ var rooms = map[string]string{
 	"engine":          "session store agent model tool",
 	"engine/local":    "session store agent engine",
 	"engine/temporal": "session store agent engine",
-	".":               "session store feed agent engine model tool",
+	".":               "session store feed feed/doorbell agent engine model tool",
 	"server":          ". session store feed server/*",
 	"server/aisdk":    "session",
 	"web":             "",

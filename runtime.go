@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-run/holdfast/agent"
 	"github.com/holdfast-run/holdfast/engine"
 	"github.com/holdfast-run/holdfast/feed"
+	"github.com/holdfast-run/holdfast/feed/doorbell"
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
@@ -30,11 +32,14 @@ type Options struct {
 	Models func(ref string) (model.Model, error)
 	// Feed tunes how readers follow.
 	Feed feed.Options
+	// Doorbell tells other processes on the same store of commits, and hears of
+	// theirs. Default: nobody is told, and others are heard of at the next poll.
+	Doorbell doorbell.Bell
 	// CancelGrace is how long a cancelled run has to end. Default: 5 seconds.
 	CancelGrace time.Duration
 	// Retention is how long deltas of ended runs are kept. Default: 1 hour; negative: for ever.
 	Retention time.Duration
-	// Now is the clock. Default: time.Now.
+	// Now is the clock. Default: the store's, if it has one of its own, or time.Now.
 	Now func() time.Time
 	// Log is where the runtime reports. Default: slog.Default().
 	Log *slog.Logger
@@ -49,6 +54,9 @@ type Runtime struct {
 	engine engine.Engine
 	agents *agent.Book
 	log    *slog.Logger
+	// listening is the goroutine that hears the doorbell, until deafen.
+	listening sync.WaitGroup
+	deafen    context.CancelFunc
 }
 
 // Open opens the store and joins feed and engine to it. Nothing is carried
@@ -62,9 +70,6 @@ func Open(ctx context.Context, opts Options) (*Runtime, error) {
 	}
 	if opts.Retention == 0 {
 		opts.Retention = time.Hour
-	}
-	if opts.Now == nil {
-		opts.Now = time.Now
 	}
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -80,24 +85,65 @@ func Open(ctx context.Context, opts Options) (*Runtime, error) {
 	r.store, err = opts.Store(ctx, store.Options{
 		Now: opts.Now,
 		OnCommit: func(c store.Commit) {
-			if ready.Load() {
-				r.feed.Publish(c)
-				r.engine.Notify(c)
+			if !ready.Load() {
+				return
+			}
+			r.feed.Publish(c)
+			r.engine.Notify(c)
+			if opts.Doorbell != nil && !c.Elsewhere {
+				opts.Doorbell.Ring(c)
 			}
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
+	if r.opts.Now == nil {
+		r.opts.Now = time.Now
+		if clock, ok := r.store.(store.Clock); ok {
+			r.opts.Now = clock.Now
+		}
+	}
 	if opts.Feed.Log == nil {
 		opts.Feed.Log = opts.Log
 	}
 	r.feed = feed.New(r.store, opts.Feed)
 	r.engine = opts.Engine(&engine.Carrier{
-		Store: r.store, Agents: agents, Models: opts.Models, Now: opts.Now, Log: opts.Log,
+		Store: r.store, Agents: agents, Models: opts.Models, Now: r.opts.Now, Log: opts.Log,
 	})
 	ready.Store(true)
+	r.listen()
 	return r, nil
+}
+
+// listen hears what other processes commit, until Close.
+func (r *Runtime) listen() {
+	var ctx context.Context
+	ctx, r.deafen = context.WithCancel(context.Background())
+	if r.opts.Doorbell == nil {
+		return
+	}
+	r.listening.Go(func() {
+		if err := r.opts.Doorbell.Run(ctx, r.heard); err != nil {
+			r.log.Error("the doorbell is broken: other processes are heard of at the next poll", slog.Any("error", err))
+		}
+	})
+}
+
+// heard passes on what another process has committed.
+func (r *Runtime) heard(ring doorbell.Ring) {
+	switch {
+	case ring.Session == "": // what is due is looked for; readers heal by themselves
+		ring.Work = []store.RunWork{{Work: session.Work{Due: true}}}
+	case len(ring.Frames) > 0:
+		r.feed.Publish(store.Commit{Session: ring.Session, Frames: ring.Frames})
+	}
+	if ring.Facts {
+		r.feed.Ring(ring.Session)
+	} else {
+		r.feed.RingDeltas(ring.Session)
+	}
+	r.engine.Notify(store.Commit{Session: ring.Session, Work: ring.Work, Elsewhere: true})
 }
 
 // Run carries runs until ctx ends, then drains, and returns when nothing of it
@@ -147,6 +193,8 @@ func (r *Runtime) fold(ctx context.Context) {
 
 // Close ends the feed's readers and closes the store. Call it after Run has returned.
 func (r *Runtime) Close() error {
+	r.deafen()
+	r.listening.Wait()
 	r.feed.Close(feed.ErrClosing)
 	return r.store.Close()
 }

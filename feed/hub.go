@@ -140,10 +140,15 @@ func (h *Hub) Publish(c store.Commit) {
 // as after a commit on another node. It never blocks; rings that come while one
 // is being followed up are joined.
 func (h *Hub) Ring(id string) {
+	h.RingDeltas(id)
+	h.lists.ring(id)
+}
+
+// RingDeltas is Ring for deltas only, which change no list of sessions.
+func (h *Hub) RingDeltas(id string) {
 	if t := h.find(id); t != nil {
 		h.rung.push(t)
 	}
-	h.lists.ring(id)
 }
 
 // Follow subscribes to a session after a cursor: 0 for the whole log. The reader

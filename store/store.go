@@ -235,6 +235,8 @@ type Commit struct {
 	Row *SessionRow
 	// Deleted says that the session is gone.
 	Deleted bool
+	// Elsewhere says that another process has committed it, some time ago.
+	Elsewhere bool
 }
 
 // RunWork is what a run asks of the engine now.

@@ -87,6 +87,9 @@ func Make(c *engine.Carrier, opts Options) *Engine {
 // Notify tells carried runs the news, and the workflows of others that they are due or to be cancelled.
 func (e *Engine) Notify(c store.Commit) {
 	for _, w := range e.Worker.Notify(c) {
+		if c.Elsewhere {
+			return // whoever has committed it tells the cluster
+		}
 		run := store.Due{Session: c.Session, Run: w.Run}
 		switch {
 		case w.Cancel:

@@ -136,7 +136,7 @@ func (s *Store) catchUp(ctx context.Context, q querier, e *entry, h head) error 
 
 // follow folds in what other processes have written.
 func (s *Store) follow(e *entry, readLog func(after int64) ([]session.Frame, error)) error {
-	c := store.Commit{Session: e.ID}
+	c := store.Commit{Session: e.ID, Elsewhere: true}
 	from, fact := e.state.Seq, false
 	err := e.since.Replay(e.state, readLog, func(f session.Frame, event session.Event) {
 		c.Frames, c.Events = append(c.Frames, f), append(c.Events, event)
@@ -176,7 +176,7 @@ func (s *Store) follow(e *entry, readLog func(after int64) ([]session.Frame, err
 func (s *Store) tellGone(e *entry) {
 	if s.opts.OnCommit != nil {
 		row := store.RowOf(e.state)
-		s.opts.OnCommit(store.Commit{Session: e.ID, Row: &row, Deleted: true})
+		s.opts.OnCommit(store.Commit{Session: e.ID, Row: &row, Deleted: true, Elsewhere: true})
 	}
 }
 
