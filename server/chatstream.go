@@ -57,12 +57,16 @@ func (s *Server) resumeChat(w http.ResponseWriter, r *http.Request) error {
 	}
 	profile := aisdk.ProfileOf(r.Header.Get(aisdk.ProfileHeader))
 	stream, found, err := s.streamOfChat(r, p, index, profile)
+	stream.view.Unsure = true
 	if err == nil && !found && index {
 		stream, found, err = s.streamOfName(r, p)
 	}
 	switch {
 	case err != nil:
 		return err
+	case !found && index && from == 0: // a page is loaded, and its transport cannot take "nothing"
+		sayNothing(w)
+		return nil
 	case !found && index:
 		return missing()
 	case !found:
@@ -80,6 +84,15 @@ func (s *Server) resumeChat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.serveChat(w, r, p, stream)
+}
+
+// sayNothing answers with a stream that is over and says nothing.
+func sayNothing(w http.ResponseWriter) {
+	header := w.Header()
+	header.Set("Content-Type", eventStream)
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
+	_, _ = io.WriteString(w, aisdk.Nothing) // an error here is the client's absence
 }
 
 // startIndex is the place that a WorkflowChatTransport resumes at. Below 0 counts from the end.
@@ -185,13 +198,15 @@ func (s *Server) fromEnd(w http.ResponseWriter, r *http.Request, p holdfast.Prin
 			break
 		}
 	}
-	w.Header().Set("X-Workflow-Stream-Tail-Index", strconv.Itoa(projector.Count()-1))
 	at := 0
 	for _, step := range steps {
 		if step <= projector.Count()-n {
 			at = step
 		}
 	}
+	// The client takes this for the place of the last chunk, and n from there for
+	// its own place: so it is told what makes that right.
+	w.Header().Set("X-Workflow-Stream-Tail-Index", strconv.Itoa(at+n-1))
 	return at, nil
 }
 

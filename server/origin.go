@@ -124,11 +124,11 @@ func (o origins) share(header http.Header, r *http.Request) bool {
 	}
 	header.Set("Access-Control-Allow-Origin", origin)
 	header.Set("Access-Control-Allow-Credentials", "true")
-	header.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, ETag")
+	header.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, ETag, X-Workflow-Run-Id, X-Workflow-Stream-Tail-Index")
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	if r.Method == http.MethodOptions {
 		header.Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
-		header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID")
+		header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, User-Agent, X-Aisdk-Profile")
 		header.Set("Access-Control-Max-Age", "600")
 	}
 	return true

@@ -114,6 +114,9 @@ func (c Chunk) AppendEvent(b []byte) []byte {
 // BeginsStep says that a client can begin to read at this chunk.
 func (c Chunk) BeginsStep() bool { return c.Type == startStep }
 
+// Nothing is the whole stream of a chat in which nothing was said yet.
+const Nothing = `data: {"type":"finish"}` + "\n\n" + DoneEvent
+
 // DoneEvent ends a stream that is whole.
 const DoneEvent = "data: [DONE]\n\n"
 

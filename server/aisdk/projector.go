@@ -43,6 +43,7 @@ type Projector struct {
 	seen    bool // View.Approval was decided
 	waiting bool // the run waits for a person
 	ended   bool // the message did
+	gone    bool // what the client has cannot be gone on with
 
 	inStep, toolsInStep bool
 	answer              answer
@@ -121,6 +122,9 @@ func (p *Projector) Apply(f session.Frame) ([]Chunk, error) {
 			}
 		}
 	}
+	if p.gone {
+		return p.out, nil
+	}
 	if p.end == Open && p.waiting && p.at >= p.view.Until && p.seen {
 		p.pause()
 	}
@@ -171,16 +175,18 @@ func (p *Projector) release() {
 	p.held, p.mark = p.held[:0], -1
 	switch {
 	case p.end == Superseded && p.view.Skip > 0: // it comes again and again
-		p.giveUp("This answer was begun anew after a lost connection: load the page again.")
+		p.giveUp(begunAnew)
 	case p.end == Finished && p.count <= p.view.Skip:
 		p.out = append(p.out, p.finishing("other", nil)) // the client has all, but for the knowledge that it has
 	}
 }
 
+const begunAnew = "This answer was begun anew after a lost connection: load the page again."
+
 // giveUp ends a stream that cannot go on where the client is.
 func (p *Projector) giveUp(text string) {
 	p.out = append(p.out, Chunk{Type: failure, ErrorText: text}, p.finishing("error", nil))
-	p.end = Finished
+	p.held, p.end, p.gone = nil, Finished, true
 }
 
 func (p *Projector) metadata(status session.Status) *Metadata {
@@ -282,6 +288,8 @@ func (p *Projector) stepStarted(e session.Event) {
 func (p *Projector) supersede() {
 	p.calls = withoutUnfinished(p.calls)
 	switch {
+	case p.mark >= 0 && p.mark <= len(p.held) && p.view.Unsure && p.count+p.mark < p.view.Skip:
+		p.giveUp(begunAnew)
 	case p.mark >= 0 && p.mark <= len(p.held):
 		p.held = p.held[:p.mark]
 		p.inStep = false

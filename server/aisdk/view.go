@@ -53,6 +53,9 @@ type View struct {
 	// Without, what is told of the past is told in fewer chunks.
 	Index bool
 	Skip  int
+	// Unsure says that the client's chunks may be of a stream that began before
+	// Until: it asked by the name of the chat.
+	Unsure bool
 }
 
 // ID names the stream: its run, and how it is told if that is not from the
