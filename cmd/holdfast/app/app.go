@@ -49,7 +49,7 @@ type commands struct {
 	Approve  approveCommand  `cmd:"" help:"Allow a tool call; without an id: list what waits for a decision."`
 	Deny     denyCommand     `cmd:"" help:"Refuse a tool call; without an id: list what waits for a decision."`
 	Resolve  resolveCommand  `cmd:"" help:"Say what a tool call did whose outcome nobody knows; without a run: list them."`
-	Doctor   doctorCommand   `cmd:"" help:"Check a data folder: every log whole, everything else equal to what its log says."`
+	Doctor   doctorCommand   `cmd:"" help:"Check a data folder or a database: every log whole, everything else equal to what its log says."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 

@@ -38,6 +38,8 @@ func (c Config) build(dir string, extra map[string]tool.Tool) (built, error) {
 		b.tools.NotesDir = filepath.Join(dir, "notes")
 	}
 	b.checkNumbers()
+	c.Store.check(b.fault)
+	b.notNegative("store.connections", c.Store.Connections)
 	c.Engine.check(b.fault)
 	b.makeModels()
 	for i := range c.Agents {

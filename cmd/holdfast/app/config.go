@@ -26,6 +26,8 @@ type Config struct {
 	Agents []AgentConfig `yaml:"agents"`
 	// Tools tunes the built-in tools.
 	Tools ToolsConfig `yaml:"tools"`
+	// Store says where sessions are kept.
+	Store StoreConfig `yaml:"store"`
 	// Engine tunes how runs are carried.
 	Engine EngineConfig `yaml:"engine"`
 	// Server tunes the HTTP API.

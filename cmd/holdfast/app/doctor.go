@@ -19,12 +19,13 @@ import (
 
 type doctorCommand struct {
 	Data     string   `default:"data" env:"HOLDFAST_DATA" type:"path" placeholder:"DIR" help:"The data folder (${default}). A server may be using it."`
+	Store    string   `env:"HOLDFAST_STORE" placeholder:"URL" help:"A PostgreSQL database, as postgres://user@host/database, instead of the data folder."`
 	Sessions []string `arg:"" optional:"" name:"session" help:"Check these only. Default: all."`
 }
 
-// Run checks a data folder as it is at this moment. It changes nothing.
+// Run checks a data folder or a database as it is at this moment. It changes nothing.
 func (c *doctorCommand) Run(ctx context.Context, a *App) error {
-	s, err := sqlite.Open(ctx, c.Data, sqlite.Options{ReadOnly: true})
+	s, err := StoreConfig{URL: c.Store}.examine(ctx, c.Data)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no Holdfast data in %s: name the folder with --data", c.Data)
 	}
@@ -36,8 +37,12 @@ func (c *doctorCommand) Run(ctx context.Context, a *App) error {
 	d := &diagnosis{ctx: ctx, app: a, store: s, progress: progressOf(a.Stderr)}
 	ids := c.Sessions
 	if len(ids) == 0 {
-		if err := d.file(filepath.Join(c.Data, "holdfast.db")); err != nil {
-			return err
+		if file, ok := s.(*sqlite.Store); ok {
+			d.progress("the database file")
+			findings, err := file.Inspect(ctx)
+			if err := d.report(filepath.Join(c.Data, "holdfast.db"), findings, err); err != nil {
+				return err
+			}
 		}
 		if ids, err = s.EverySession(ctx); err != nil {
 			return err
@@ -57,20 +62,13 @@ func (c *doctorCommand) Run(ctx context.Context, a *App) error {
 	return nil
 }
 
-// diagnosis is one look at a data folder.
+// diagnosis is one look at a store.
 type diagnosis struct {
 	ctx      context.Context
 	app      *App
-	store    *sqlite.Store
+	store    examined
 	progress func(format string, args ...any)
 	found    int
-}
-
-// file checks the database file itself.
-func (d *diagnosis) file(path string) error {
-	d.progress("the database file")
-	findings, err := d.store.Inspect(d.ctx)
-	return d.report(path, findings, err)
 }
 
 func (d *diagnosis) session(id string) error {

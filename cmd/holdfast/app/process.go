@@ -2,20 +2,18 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 
 	"github.com/holdfast-run/holdfast"
 	"github.com/holdfast-run/holdfast/feed"
-	"github.com/holdfast-run/holdfast/store"
-	"github.com/holdfast-run/holdfast/store/sqlite"
 )
 
 // process are the flags of the commands that open the store and carry runs.
 type process struct {
 	Data     string `default:"data" env:"HOLDFAST_DATA" type:"path" placeholder:"DIR" help:"The folder that holds everything: sessions, runs, blobs, notes (${default})."`
+	Store    string `env:"HOLDFAST_STORE" placeholder:"URL" help:"A PostgreSQL database that many processes share, as postgres://user@host/database, instead of SQLite in the data folder."`
 	Config   string `env:"HOLDFAST_CONFIG" type:"path" placeholder:"FILE" help:"The configuration. Default: holdfast.yaml, if there is one; else the demo agent."`
 	Engine   string `env:"HOLDFAST_ENGINE" placeholder:"local|temporal" help:"Who says what runs where, instead of engine.use in the configuration: local, or a Temporal cluster."`
 	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"What to log: ${enum}."`
@@ -37,6 +35,9 @@ func (p *process) build(a *App) (parts, error) {
 	}
 	if p.Engine != "" {
 		config.Engine.Use = p.Engine
+	}
+	if p.Store != "" {
+		config.Store.URL = p.Store
 	}
 	if err := os.MkdirAll(p.Data, 0o700); err != nil {
 		return parts{}, fmt.Errorf("make the data folder: %w; choose another with --data", err)
@@ -72,17 +73,19 @@ func (p *process) open(ctx context.Context, made parts, carries bool) (rt *holdf
 	if err != nil {
 		return nil, nil, err
 	}
+	openStore, bell, err := config.Store.parts(p.Data, log)
+	if err != nil {
+		endEngine()
+		return nil, nil, err
+	}
 	rt, err = holdfast.Open(ctx, holdfast.Options{
-		Store: func(ctx context.Context, opts store.Options) (store.Store, error) {
-			return sqlite.Open(ctx, p.Data, sqlite.Options{Options: opts, Log: log})
-		},
-		Engine: makeEngine,
+		Store: openStore, Doorbell: bell, Engine: makeEngine,
 		Agents: made.agents, Models: made.models.Model, Feed: feed.Options{Heartbeat: config.Server.Heartbeat, Log: log},
 		CancelGrace: config.CancelGrace, Retention: config.Retention, Log: log,
 	})
 	if err != nil {
 		endEngine()
-		return nil, nil, p.explain(err)
+		return nil, nil, config.Store.explain(p.Data, err)
 	}
 	return rt, func() {
 		if err := rt.Close(); err != nil {
@@ -90,20 +93,4 @@ func (p *process) open(ctx context.Context, made parts, carries bool) (rt *holdf
 		}
 		endEngine()
 	}, nil
-}
-
-// explain adds what to do about a data folder that cannot be opened.
-func (p *process) explain(err error) error {
-	var held *sqlite.HeldError
-	switch {
-	case errors.As(err, &held):
-		return fmt.Errorf("%w (--data)", held)
-	case errors.Is(err, sqlite.ErrReadOnly):
-		return fmt.Errorf("%w\nMake %s writable for this user, or choose another folder with --data", err, p.Data)
-	case errors.Is(err, sqlite.ErrFull):
-		return fmt.Errorf("%w\nMake room on the disk of %s", err, p.Data)
-	case errors.Is(err, sqlite.ErrDamaged):
-		return fmt.Errorf("%w\nLook at the damage with \"holdfast doctor --data %s\", and restore a backup", err, p.Data)
-	}
-	return err
 }

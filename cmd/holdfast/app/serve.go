@@ -156,5 +156,5 @@ or with curl:
   curl -N http://%s/v1/sessions/ses_1/events?after=0 -H 'Accept: text/event-stream'
 
 The API: http://%s/v1/openapi.json. Ctrl-C stops the server; its runs go on at the next start.
-`, strings.Join(names, ", "), from, c.Data, addr, chat, chat, addr, addr, addr)
+`, strings.Join(names, ", "), from, config.Store.where(c.Data), addr, chat, chat, addr, addr, addr)
 }
