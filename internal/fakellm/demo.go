@@ -11,10 +11,14 @@ import (
 var wish = regexp.MustCompile(`\b(n|rate|size|think)=([0-9][0-9a-zµ.]*)`)
 
 // Demo is the default responder. A user text with "n=1000" in it gets that many
-// Stamped deltas, as "rate=50 size=21 think=2s" beside it say; any other gets a
+// Stamped deltas, as "rate=50 size=21 think=2s" beside it say; one that begins
+// with "check: " gets what a check of clients wants; any other gets a
 // short answer that repeats the text, or the tool results if they came last.
 func Demo(r Request) Turn {
 	asked := r.LastUser()
+	if what, ok := strings.CutPrefix(asked, "check: "); ok {
+		return check(what, r)
+	}
 	var s stampedStep
 	var think time.Duration
 	for _, m := range wish.FindAllStringSubmatch(asked, -1) {

@@ -208,6 +208,24 @@ func TestADemoPromptGetsStampedTokens(t *testing.T) {
 	})
 }
 
+func TestACheckPromptGetsWhatAClientIsCheckedWith(t *testing.T) {
+	tools := `"tools":[{"type":"function","function":{"name":"mail_sample","parameters":{"type":"object"}}},{"type":"function","function":{"name":"look","parameters":{"type":"object"}}}],`
+	for prompt, want := range map[string]string{
+		"check: short": `"words, "`, "check: long": "word90 ", "check: tool": `"look"`, "check: approval": `"mail_sample"`,
+		"check: error": "the provider was asked to fail", "check: tools": `"look"`,
+	} {
+		llm := fakellm.Start(t, fakellm.Options{})
+		_, text, err := exchange(t, llm, fakellm.Chat, `{"model":"m","stream":true,`+tools+`"messages":[{"role":"user","content":"`+prompt+`"}]}`)
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("%s is answered %s, %v", prompt, text, err)
+		}
+	}
+	llm := fakellm.Start(t, fakellm.Options{})
+	if _, text, _ := exchange(t, llm, fakellm.Chat, `{"model":"m","stream":true,"messages":[{"role":"user","content":"check: tool"}]}`); !strings.Contains(text, "no tool for this") {
+		t.Errorf("without tools it is answered %s", text)
+	}
+}
+
 func TestTheDefaultAnswerNamesWhatTheUserSaid(t *testing.T) {
 	eachWire(t, func(t *testing.T, wire fakellm.Wire, llm *fakellm.Server) {
 		if h := listen(t, wire, stream(t, llm, wire)); h.text != `You said "hi".` {

@@ -152,3 +152,34 @@ func TestItAnswersWhateverItIsAsked(t *testing.T) {
 		}
 	}
 }
+
+func TestTheCheckScenesAreWhatAClientIsCheckedWith(t *testing.T) {
+	all := []string{"long_task", "mail_sample"}
+	given := func(model.Part) (string, bool) { return "given", false }
+	for prompt, want := range map[string]struct {
+		text, tool string
+		answers    int
+	}{
+		"check: short": {"A few words, and no more.", "", 1}, "check: long": {"word80", "", 1},
+		"check: tool": {"word20", "long_task", 2}, "check: approval": {"I was told: given", "mail_sample", 2}, "write a letter": {"I was told: given", "mail_sample", 2},
+	} {
+		answers := converse(t, prompt, given, all...)
+		last := answers[len(answers)-1]
+		if len(answers) != want.answers || !strings.Contains(last.text, want.text) || want.tool != "" && answers[0].calls[0].Name != want.tool {
+			t.Errorf("%s is answered with %+v", prompt, answers)
+		}
+	}
+	if denied := converse(t, "check: approval", func(model.Part) (string, bool) { return "no", true }, all...); !strings.Contains(denied[1].text, "not sent. I was told: no") {
+		t.Errorf("a denial is answered with %+v", denied)
+	}
+	failed := converse(t, "check: error", given, all...)[0]
+	var cause *model.Error
+	if !errors.As(failed.err, &cause) || cause.Retryable || failed.text == "" {
+		t.Errorf("it fails with %v after %q", failed.err, failed.text)
+	}
+	for _, prompt := range []string{"check: tool", "check: approval"} {
+		if got := converse(t, prompt, given); !strings.Contains(got[0].text, "does not have them all") {
+			t.Errorf("%s without the tool is answered with %+v", prompt, got)
+		}
+	}
+}
