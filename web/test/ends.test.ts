@@ -80,7 +80,6 @@ test.each(ends)(
   async (end) => {
     const w = world.current;
     const session = `ses_ui01_${ends.indexOf(end)}`;
-    await w.provider.clear();
     await w.provider.script(...end.script);
     await w.say(session, "Go");
     const page = await w.page(`/s/${session}`);
@@ -102,7 +101,6 @@ test.each(ends)(
 
 test("UI-04: of two questions one is denied and one approved: the run waits for both, then goes on once with both", async () => {
   const w = world.current;
-  await w.provider.clear();
   await w.provider.script(
     {
       steps: [
@@ -130,7 +128,6 @@ test("UI-04: of two questions one is denied and one approved: the run waits for 
 
 test("UI-06: an answer that was stopped before its first word, or refused, says so; F5 sends nothing, and a new try makes one", async () => {
   const w = world.current;
-  await w.provider.clear();
   const posts: string[] = [];
   const watch = (page: Page) =>
     page.on("request", (request) => {

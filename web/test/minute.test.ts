@@ -29,7 +29,7 @@ test.concurrent(
       );
       await w.say("ses_wait", "Pay the rent");
       const sockets: string[] = [];
-      const page = await w.page("/approvals", { base: network.url });
+      const page = await w.blank();
       page.on("websocket", (socket) => sockets.push(socket.url()));
       await page.goto(`${network.url}/s/ses_wait`);
       await page.getByText("Allow Pay?").waitFor();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { patience, sessionOf, worldOfFile } from "./world.ts";
+import { sessionOf, worldOfFile } from "./world.ts";
 
 const world = worldOfFile();
 
@@ -42,24 +42,6 @@ test("a page behind a network that is cut says so, counts down, and comes back b
   await banner.waitFor({ state: "detached" });
 });
 
-test("a flapping network makes no storm of attempts", async () => {
-  const w = world.current;
-  const network = await w.network();
-  const page = await w.page("/s/ses_cut", { base: network.url });
-  await page.getByText("Connected").first().waitFor();
-  const before = network.attempts;
-  const began = performance.now();
-  for (let i = 0; i < 5; i++) {
-    network.cut();
-    await page.locator(".connection").getByText("Trying again in").waitFor();
-    network.restore();
-    await page.getByText("Connected").first().waitFor({ timeout: patience });
-  }
-  const seconds = (performance.now() - began) / 1000;
-  // Each attempt is a WebSocket and, where it fails, a question why; each return asks for the lists.
-  expect((network.attempts - before) / seconds).toBeLessThan(8);
-});
-
 test("a browser without a network says that it is offline, and comes back at once", async () => {
   const w = world.current;
   const page = await w.page("/s/ses_cut");
@@ -73,7 +55,7 @@ test("a browser without a network says that it is offline, and comes back at onc
 test("where WebSockets are blocked, the same comes over HTTP", async () => {
   const w = world.current;
   await w.provider.script({ steps: [{ paced: { every: "50ms", pieces: ["over ", "another ", "way"] } }] });
-  const page = await w.page("/");
+  const page = await w.blank();
   await page.addInitScript(() => {
     Object.defineProperty(window, "WebSocket", { value: undefined });
   });

@@ -19,7 +19,7 @@ const words = Array.from({ length: 40 }, (_, i) => `w${i} `);
 
 /** Opens a page whose pieces of the log can be lost on the way: `lose` says which. */
 async function leaky(path: string, lose: (message: string) => boolean): Promise<Page> {
-  const page = await world.current.page("/");
+  const page = await world.current.blank();
   await page.routeWebSocket(/\/v1\/connect/, (socket: WebSocketRoute) => {
     const server = socket.connectToServer();
     server.onMessage((message) => {
@@ -155,7 +155,7 @@ test("5: a snapshot that fails is tried again until it comes, and says so meanwh
   const w = world.current;
   await w.provider.script({ steps: [{ text: ["Here I am."] }] });
   await w.say("ses_fails", "Come");
-  const page = await w.page("/");
+  const page = await w.blank();
   let failed = 0;
   await page.route(/\/sessions\/ses_fails\?window/, (route) => {
     if (failed >= 3) return route.continue();

@@ -95,7 +95,7 @@ test("RG-05: a cursor that the server refuses costs a snapshot, and no endless l
   await w.provider.script({ steps: [{ text: ["One."] }] }, { steps: [{ text: ["Two."] }] });
   await w.say("ses_rg05", "First");
   await w.until("ses_rg05", (s) => s.session.status === "idle");
-  const page = await w.page("/");
+  const page = await w.blank();
   const snapshots: string[] = [];
   page.on("request", (request) => {
     if (/\/sessions\/ses_rg05\?/.test(request.url())) snapshots.push(request.url());
@@ -181,7 +181,7 @@ test("DU-01: a text is not doubled by a rejoin, on the same page or on a fresh o
       steps: [{ text: ["Hello", " wor"] }, { wait_gate: session }, { text: ["ld"] }],
     });
     await w.say(session, "Greet");
-    const page = await w.page("/", { base: network.url });
+    const page = await w.blank();
     if (over === "http") {
       await page.addInitScript(() => Object.defineProperty(window, "WebSocket", { value: undefined }));
     }
@@ -237,8 +237,8 @@ test("DU-04: two messages that say the same are two, live, after a reload and in
   await expect.poll(() => answers(page).getByText("Yes.").count()).toBe(2);
   network.cut();
   await send(page, "ok");
-  await expect.poll(() => said(page).getByText("ok", { exact: true }).count()).toBe(1);
-  expect(await page.getByRole("article", { name: "You, not yet received" }).getByText("ok").count()).toBe(1);
+  await page.getByRole("article", { name: "You, not yet received" }).getByText("ok").waitFor();
+  expect(await said(page).getByText("ok", { exact: true }).count()).toBe(1);
   network.restore();
   await expect.poll(() => answers(page).getByText("Yes.").count(), { timeout: patience }).toBe(3);
   const other = await w.page("/s/ses_du04");

@@ -204,3 +204,41 @@ test("who edits a message far up is left in peace while the answer below goes on
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Jump to latest" }).click();
 });
+
+test("nothing jumps while an answer is written, with thoughts, calls and a table", async () => {
+  const w = world.current;
+  const words = Array.from({ length: 60 }, (_, i) => (i % 12 === 11 ? "\n\n" : `word ${i} `));
+  await w.provider.script(
+    {
+      steps: [
+        { reasoning: ["Let me think about it."] },
+        { paced: { every: "8ms", pieces: words } },
+        { call: { id: "call_1", name: "look", args: '{"ms":300}' } },
+        { call: { id: "call_2", name: "look", args: '{"ms":500}' } },
+      ],
+    },
+    {
+      steps: [{ paced: { every: "8ms", pieces: ["| a | b |\n", "|---|---|\n", "| 1 | 2 |\n\n", ...words] } }],
+    },
+  );
+  const page = await w.page("/");
+  await page.getByLabel("Agent").selectOption("scripted");
+  await composer(page).fill("Write");
+  await page.evaluate(() => {
+    const seen = { jumps: [] as string[] };
+    Object.assign(window, { seen });
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries() as unknown as Shift[]) {
+        const from = entry.sources.map(({ node }) => (node as Element | null)?.className ?? "");
+        if (entry.value > 0.01) seen.jumps.push(`${entry.value.toFixed(3)} ${from.join(", ")}`);
+      }
+    }).observe({ type: "layout-shift" });
+  });
+  await composer(page).press("Enter");
+  await page.getByRole("button", { name: "Answer again" }).waitFor();
+  type Seen = { seen: { jumps: string[] } };
+  expect(await page.evaluate(() => (window as unknown as Seen).seen.jumps)).toEqual([]);
+});
+
+/** What the browser tells of a jump. */
+type Shift = { readonly value: number; readonly sources: readonly { readonly node: Node | null }[] };

@@ -82,7 +82,7 @@ test("a decision from a page that is behind says who decided", async () => {
     { steps: [{ text: ["As you wish."] }] },
   );
   await w.say("ses_late", "Pay the rent again");
-  const page = await w.page("/");
+  const page = await w.blank();
   // Commands come through; what happens is not told any more.
   let held = false;
   await page.routeWebSocket(/\/v1\/connect/, (socket) => {

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Client, createClient, type Run, type Snapshot } from "@holdfast/client";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
-import { afterAll, beforeAll, expect } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect } from "vitest";
 import { Network } from "./network.ts";
 import { Process } from "./process.ts";
 import { Provider } from "./provider.ts";
@@ -94,13 +94,19 @@ export class World {
     return network;
   }
 
-  /** A new page of a new person: nothing is shared with others but the server. */
-  async page(path: string, options: BrowserContextOptions & { base?: string } = {}): Promise<Page> {
-    const { base = this.url, ...rest } = options;
-    const context = await this.browser.newContext({ reducedMotion: "reduce", ...sizes.desk, ...rest });
+  /** An empty page of a new person: nothing is shared with others but the server. */
+  async blank(options: BrowserContextOptions = {}): Promise<Page> {
+    const context = await this.browser.newContext({ reducedMotion: "reduce", ...sizes.desk, ...options });
     context.setDefaultTimeout(patience);
     const page = await context.newPage();
     this.watch(page);
+    return page;
+  }
+
+  /** A new page of a new person. */
+  async page(path: string, options: BrowserContextOptions & { base?: string } = {}): Promise<Page> {
+    const { base = this.url, ...rest } = options;
+    const page = await this.blank(rest);
     await page.goto(base + path);
     return page;
   }
@@ -166,6 +172,8 @@ export function worldOfFile(options?: WorldOptions): { readonly current: World }
   beforeAll(async () => {
     holder.current = await World.start(options);
   });
+  // What one test did not use is not another one's answer.
+  beforeEach(() => holder.current.provider.clear());
   afterAll(async () => {
     await holder.current.close();
     expect(holder.current.complaints).toEqual([]);
