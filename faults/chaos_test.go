@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -83,10 +81,7 @@ func TestWhateverPeopleDoWhileTheServerDiesKeepsThePromises(t *testing.T) {
 	for _, r := range w.llm.Refused() {
 		t.Errorf("the provider refuses a history: %s", r.Refusal)
 	}
-	out, err := exec.CommandContext(w.ctx, binary, "doctor", "--data", filepath.Join(w.dir, "data")).CombinedOutput()
-	if err != nil {
-		t.Errorf("doctor: %v\n%s", err, out)
-	}
+	w.doctor()
 }
 
 // gone says that the session is deleted, or never came to be.

@@ -51,6 +51,7 @@ func (w *world) hold() (release func()) {
 }
 
 func TestST04AForeignLockLosesNothing(t *testing.T) {
+	onSQLite(t)
 	w := newWorld(t, settings{})
 	w.llm.Script(fakellm.Reply(deltas(200, 25*time.Millisecond)...).On(fakellm.Match{LastUser: "long"}))
 	run := w.submit("ses_long", "long")
@@ -87,6 +88,7 @@ func TestST04AForeignLockLosesNothing(t *testing.T) {
 }
 
 func TestST04ALongForeignLockIsToldAndHealsByItself(t *testing.T) {
+	onSQLite(t)
 	w := newWorld(t, settings{})
 	w.ends(w.submit("ses", "before"))
 	release := w.hold()
@@ -172,6 +174,7 @@ func TestST06NoSeqIsGivenOutAgainAfterACrash(t *testing.T) {
 }
 
 func TestADiskThatIsFullLosesNothingThatWasAcknowledged(t *testing.T) {
+	onSQLite(t)
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
@@ -236,10 +239,7 @@ func TestTheDoctorFindsADatabaseOfManyCrashesSound(t *testing.T) {
 		pause(t, time.Duration(rand.IntN(200))*time.Millisecond)
 		w.crash()
 	}
-	out, err := exec.CommandContext(w.ctx, binary, "doctor", "--data", filepath.Join(w.dir, "data")).CombinedOutput()
-	if err != nil {
-		t.Errorf("doctor: %v\n%s", err, out)
-	}
+	w.doctor()
 	for id := range w.seen {
 		for _, r := range w.snapshot(id).Runs {
 			w.ends(r)
@@ -248,6 +248,7 @@ func TestTheDoctorFindsADatabaseOfManyCrashesSound(t *testing.T) {
 }
 
 func TestASecondProcessOnOneFolderIsRefused(t *testing.T) {
+	onSQLite(t)
 	w := newWorld(t, settings{})
 	out, err := exec.CommandContext(w.ctx, binary, "serve", "--listen", "127.0.0.1:0",
 		"--data", filepath.Join(w.dir, "data"), "--config", w.config).CombinedOutput()

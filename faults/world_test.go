@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/fakellm"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/session"
 )
 
@@ -38,6 +40,26 @@ type world struct {
 	// quietOracles switches them off, for scenarios that end with a damaged disk.
 	quietOracles bool
 	config       string
+	store        string // the URL of its database; empty: SQLite in the folder
+}
+
+// onSQLite skips a test of what only SQLite has, where the worlds keep sessions elsewhere.
+func onSQLite(t *testing.T) {
+	if os.Getenv("FAULTS_STORE") != "" {
+		t.Skip("it is about a data folder")
+	}
+}
+
+// doctor examines everything that is kept, as it is now.
+func (w *world) doctor() {
+	w.t.Helper()
+	args := []string{"doctor", "--data", filepath.Join(w.dir, "data")}
+	if w.store != "" {
+		args = append(args, "--store", w.store)
+	}
+	if out, err := exec.CommandContext(w.ctx, binary, args...).CombinedOutput(); err != nil {
+		w.t.Errorf("doctor: %v\n%s", err, out)
+	}
 }
 
 // settings change the world's configuration.
@@ -56,6 +78,7 @@ type settings struct {
 	approval   time.Duration
 	streams    int
 	lenient    bool
+	store      string // the URL of a database; default: SQLite, or what FAULTS_STORE says
 	env        []string
 }
 
@@ -69,9 +92,12 @@ func newWorld(t *testing.T, s settings) *world {
 func newWorldIn(t *testing.T, dir string, s settings) *world {
 	t.Helper()
 	t.Parallel()
+	if s.store == "" && os.Getenv("FAULTS_STORE") == "postgres" {
+		s.store = pgtest.New(t)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	w := &world{t: t, ctx: ctx, dir: dir, http: &http.Client{}, seen: map[string]bool{}}
+	w := &world{t: t, ctx: ctx, dir: dir, http: &http.Client{}, seen: map[string]bool{}, store: s.store}
 	w.llm = fakellm.Start(t, fakellm.Options{Lenient: s.lenient})
 	w.config = filepath.Join(w.dir, "holdfast.yaml")
 	if err := os.WriteFile(w.config, []byte(s.yaml(w.llm.URL())), 0o600); err != nil {
@@ -123,6 +149,9 @@ func (s settings) yaml(provider string) string {
 	}
 	if s.streams > 0 {
 		line("  maxStreams: %d", s.streams)
+	}
+	if s.store != "" {
+		line("store:\n  url: %s", s.store)
 	}
 	if s.retention != 0 {
 		line("retention: %s", s.retention)
