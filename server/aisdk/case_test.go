@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-run/holdfast/server/aisdk"
+	"github.com/holdfast-run/holdfast/server/aisdk/aisdktest"
 	"github.com/holdfast-run/holdfast/session"
 )
 
@@ -123,10 +124,10 @@ func (c conversation) tell(t *testing.T, v aisdk.View) (events []string, end ais
 }
 
 // follow lets a client take the events.
-func follow(t *testing.T, c *client, p aisdk.Profile, events []string) *client {
+func follow(t *testing.T, c *aisdktest.Client, p aisdk.Profile, events []string) *aisdktest.Client {
 	t.Helper()
 	for i, e := range events {
-		if err := c.take(p, []byte(e)); err != nil {
+		if err := c.Take(p, []byte(e)); err != nil {
 			t.Fatalf("chunk %d, %s: %v\nof\n%s", i, strings.TrimSpace(e), err, strings.Join(events, ""))
 		}
 	}
@@ -248,14 +249,14 @@ func TestAStreamFoldsToTheHistory(t *testing.T) {
 		for _, v := range c.answers(t) {
 			for _, v.Profile = range []aisdk.Profile{aisdk.Safe, aisdk.V5, aisdk.V7} {
 				events, end := c.tell(t, v)
-				page := follow(t, &client{}, v.Profile, events)
+				page := follow(t, &aisdktest.Client{}, v.Profile, events)
 				if end != aisdk.Finished {
 					continue // broken off, or not over: see the tests of resuming
 				}
-				if page.metadata["status"] == "waiting" {
+				if page.Metadata["status"] == "waiting" {
 					continue // it goes on in another stream: see below
 				}
-				same(t, c.name+" "+string(v.Profile), page.message(), history(t, c.state(t, c.end()), v.Profile, v.Message), v.Profile != aisdk.V5)
+				same(t, c.name+" "+string(v.Profile), page.Message(), history(t, c.state(t, c.end()), v.Profile, v.Message), v.Profile != aisdk.V5)
 			}
 		}
 	}
@@ -270,15 +271,15 @@ func TestAReplayAtAnyPlaceFoldsToTheHistory(t *testing.T) {
 				for v.Until = 1; v.Until <= c.end(); v.Until++ {
 					for _, v.Index = range []bool{true, false} {
 						events, end := c.tell(t, v)
-						page := follow(t, &client{}, v.Profile, events)
+						page := follow(t, &aisdktest.Client{}, v.Profile, events)
 						if v.Until == c.end() && end == aisdk.Superseded {
 							t.Errorf("%s: a replay of what is over breaks off", c.name)
 						}
-						if end != aisdk.Finished || page.metadata["status"] == "waiting" && v.Until < c.end() {
+						if end != aisdk.Finished || page.Metadata["status"] == "waiting" && v.Until < c.end() {
 							continue
 						}
 						replays++
-						same(t, fmt.Sprintf("%s %s at %d", c.name, v.Profile, v.Until), page.message(), history(t, c.state(t, c.end()), v.Profile, v.Message), true)
+						same(t, fmt.Sprintf("%s %s at %d", c.name, v.Profile, v.Until), page.Message(), history(t, c.state(t, c.end()), v.Profile, v.Message), true)
 					}
 				}
 			}
@@ -300,8 +301,8 @@ func TestTheFirstChunksAndTheRestAreTheWhole(t *testing.T) {
 						again := v
 						again.Skip = len(whole)
 						rest, _ := c.tell(t, again)
-						page := follow(t, &client{}, v.Profile, slices.Concat(whole, rest))
-						if page.errored == "" || !page.finished {
+						page := follow(t, &aisdktest.Client{}, v.Profile, slices.Concat(whole, rest))
+						if page.Errored == "" || !page.Finished {
 							t.Errorf("%s: the answer of an attempt that failed just ends: %q", c.name, rest)
 						}
 						continue
@@ -334,19 +335,19 @@ func TestADecisionGoesOnInTheSameMessage(t *testing.T) {
 	for _, c := range conversations(t) {
 		for _, v := range c.answers(t) {
 			for _, v.Profile = range []aisdk.Profile{aisdk.Safe, aisdk.V7} {
-				page, elsewhere := &client{}, false
+				page, elsewhere := &aisdktest.Client{}, false
 				events, end := c.tell(t, v)
 				follow(t, page, v.Profile, events)
-				for end == aisdk.Finished && page.metadata["status"] == "waiting" {
+				for end == aisdk.Finished && page.Metadata["status"] == "waiting" {
 					d, ok := c.decision(t, page)
 					if !ok {
 						break
 					}
-					page.again()
+					page.Again()
 					next := v
 					next.Approval, next.Until = d.id, d.seq-1
 					if elsewhere = elsewhere || !d.made; d.made {
-						page.decide(d.id, d.approved, d.note)
+						page.Decide(d.id, d.approved, d.note)
 					}
 					events, end = c.tell(t, next)
 					if len(events) == 0 {
@@ -356,7 +357,7 @@ func TestADecisionGoesOnInTheSameMessage(t *testing.T) {
 					went++
 				}
 				if end == aisdk.Finished {
-					same(t, c.name, page.message(), history(t, c.state(t, c.end()), v.Profile, v.Message), elsewhere)
+					same(t, c.name, page.Message(), history(t, c.state(t, c.end()), v.Profile, v.Message), elsewhere)
 				}
 			}
 		}
@@ -373,13 +374,11 @@ type decision struct {
 }
 
 // decision is the first thing that happens to an approval that the client is asked for.
-func (c conversation) decision(t *testing.T, page *client) (decision, bool) {
+func (c conversation) decision(t *testing.T, page *aisdktest.Client) (decision, bool) {
 	t.Helper()
 	asked := map[string]bool{}
-	for _, p := range page.parts {
-		if a, ok := p["approval"].(map[string]any); ok && p["state"] == "approval-requested" {
-			asked[a["id"].(string)] = true
-		}
+	for _, id := range page.Asked() {
+		asked[id] = true
 	}
 	for _, f := range c.frames {
 		e, _, err := f.Event()
@@ -424,9 +423,9 @@ func TestFoldedDeltasChangeNoReplay(t *testing.T) {
 			}
 			v.Until = c.end()
 			events, _ := folded.tell(t, v)
-			page := follow(t, &client{}, v.Profile, events)
+			page := follow(t, &aisdktest.Client{}, v.Profile, events)
 			want := history(t, s, v.Profile, v.Message)
-			same(t, c.name, page.message(), want, true)
+			same(t, c.name, page.Message(), want, true)
 			whole, _ := c.tell(t, v)
 			for k := 1; k < len(whole); k++ {
 				v.Skip = k
@@ -434,13 +433,13 @@ func TestFoldedDeltasChangeNoReplay(t *testing.T) {
 				if end != aisdk.Finished || len(rest) == 0 {
 					t.Fatalf("%s: who has %d chunks is told %q and is left waiting", c.name, k, rest)
 				}
-				page := &client{}
+				page := &aisdktest.Client{}
 				follow(t, page, v.Profile, whole[:k])
-				if follow(t, page, v.Profile, rest); page.errored != "" {
+				if follow(t, page, v.Profile, rest); page.Errored != "" {
 					told++
 					continue
 				}
-				same(t, c.name, page.message(), want, true)
+				same(t, c.name, page.Message(), want, true)
 			}
 		}
 	}

@@ -1,4 +1,6 @@
-package aisdk_test
+// Package aisdktest is a client of the AI SDK, for tests: a small model of what
+// useChat does with a stream, as strict as its oldest release.
+package aisdktest
 
 import (
 	"bytes"
@@ -11,19 +13,20 @@ import (
 	"github.com/holdfast-run/holdfast/server/aisdk"
 )
 
-// client is what useChat does with a stream: a small model of the SDK's reducer
-// that is as strict as its oldest release, and knows what a page sees.
-type client struct {
-	id       string
-	parts    []map[string]any
-	metadata map[string]any
-	open     map[string]map[string]any // text and reasoning parts that grow
-	started  bool
-	finished bool
-	errored  string
-	aborted  bool
-	steps    int
-	going    bool // a message that goes on: its first half is known already
+// Client folds the chunks of one message. The zero value is a page before the
+// first chunk. It is for one goroutine.
+type Client struct {
+	ID       string
+	Parts    []map[string]any
+	Metadata map[string]any
+	Finished bool
+	Aborted  bool
+	Errored  string // what an error chunk said
+
+	open    map[string]map[string]any // text and reasoning parts that grow
+	started bool
+	steps   int
+	going   bool // a message that goes on: its first half is known already
 }
 
 // fields are what the strictest releases accept of each type, as a set.
@@ -62,8 +65,9 @@ func allowed(p aisdk.Profile, kind string) ([]string, bool) {
 	return nil, false
 }
 
-// take takes one event of a stream, as it is on the wire.
-func (c *client) take(p aisdk.Profile, event []byte) error {
+// Take takes one event of a stream, as it is on the wire. The error says what a
+// client of the profile would refuse the whole answer for.
+func (c *Client) Take(p aisdk.Profile, event []byte) error {
 	data, ok := bytes.CutPrefix(event, []byte("data: "))
 	data, ok2 := bytes.CutSuffix(data, []byte("\n\n"))
 	if !ok || !ok2 || bytes.ContainsAny(data, "\n\r") {
@@ -122,13 +126,13 @@ func poison(key string, value any) string {
 	return ""
 }
 
-func (c *client) apply(kind string, chunk map[string]any) error {
+func (c *Client) apply(kind string, chunk map[string]any) error {
 	text := func(name string) string { s, _ := chunk[name].(string); return s }
 	switch {
-	case c.errored != "": // the page shows the error, and nothing of what follows
-		c.finished = c.finished || kind == "finish"
+	case c.Errored != "": // the page shows the error, and nothing of what follows
+		c.Finished = c.Finished || kind == "finish"
 		return nil
-	case c.finished:
+	case c.Finished:
 		return fmt.Errorf("%s after finish", kind)
 	case kind == "start" && c.started:
 		return fmt.Errorf("a second start")
@@ -139,9 +143,9 @@ func (c *client) apply(kind string, chunk map[string]any) error {
 		c.open = map[string]map[string]any{}
 	}
 	part := func() (map[string]any, error) {
-		for i := len(c.parts) - 1; i >= 0; i-- {
-			if c.parts[i]["toolCallId"] == text("toolCallId") {
-				return c.parts[i], nil
+		for i := len(c.Parts) - 1; i >= 0; i-- {
+			if c.Parts[i]["toolCallId"] == text("toolCallId") {
+				return c.Parts[i], nil
 			}
 		}
 		return nil, fmt.Errorf("%s for the unknown call %s", kind, text("toolCallId"))
@@ -152,30 +156,30 @@ func (c *client) apply(kind string, chunk map[string]any) error {
 		}
 	}
 	if metadata, ok := chunk["messageMetadata"].(map[string]any); ok {
-		if c.metadata == nil {
-			c.metadata = map[string]any{}
+		if c.Metadata == nil {
+			c.Metadata = map[string]any{}
 		}
 		for name, value := range metadata {
-			c.metadata[name] = value
+			c.Metadata[name] = value
 		}
 	}
 	switch kind {
 	case "start":
-		if c.going && c.id != text("messageId") || text("messageId") == "" {
-			return fmt.Errorf("the message %q became %q", c.id, text("messageId"))
+		if c.going && c.ID != text("messageId") || text("messageId") == "" {
+			return fmt.Errorf("the message %q became %q", c.ID, text("messageId"))
 		}
-		c.started, c.id = true, text("messageId")
+		c.started, c.ID = true, text("messageId")
 	case "start-step":
 		c.steps++
-		c.parts = append(c.parts, map[string]any{"type": "step-start"})
+		c.Parts = append(c.Parts, map[string]any{"type": "step-start"})
 	case "finish-step":
 		if len(c.open) > 0 {
 			return fmt.Errorf("a step ends with %d parts open", len(c.open))
 		}
 		c.steps--
 	case "reset-step":
-		for n := len(c.parts); n > 0 && c.parts[n-1]["type"] != "step-start"; n = len(c.parts) {
-			c.parts = c.parts[:n-1]
+		for n := len(c.Parts); n > 0 && c.Parts[n-1]["type"] != "step-start"; n = len(c.Parts) {
+			c.Parts = c.Parts[:n-1]
 		}
 		clear(c.open)
 	case "text-start", "reasoning-start":
@@ -184,7 +188,7 @@ func (c *client) apply(kind string, chunk map[string]any) error {
 			return fmt.Errorf("%s is open already", text("id"))
 		}
 		p := map[string]any{"type": strings.TrimSuffix(kind, "-start"), "text": "", "state": "streaming"}
-		c.open[id], c.parts = p, append(c.parts, p)
+		c.open[id], c.Parts = p, append(c.Parts, p)
 	case "text-delta", "reasoning-delta", "text-end", "reasoning-end":
 		base, step, _ := strings.Cut(kind, "-")
 		p := c.open[base+"-start"+text("id")]
@@ -198,7 +202,7 @@ func (c *client) apply(kind string, chunk map[string]any) error {
 		}
 		p["text"] = p["text"].(string) + text("delta")
 	case "tool-input-start":
-		c.parts = append(c.parts, map[string]any{"type": "tool-" + text("toolName"), "toolCallId": text("toolCallId"), "state": "input-streaming"})
+		c.Parts = append(c.Parts, map[string]any{"type": "tool-" + text("toolName"), "toolCallId": text("toolCallId"), "state": "input-streaming"})
 	case "tool-input-delta":
 		p, err := part()
 		if err != nil {
@@ -211,7 +215,7 @@ func (c *client) apply(kind string, chunk map[string]any) error {
 		p, err := part()
 		if err != nil {
 			p = map[string]any{"type": "tool-" + text("toolName"), "toolCallId": text("toolCallId")}
-			c.parts = append(c.parts, p)
+			c.Parts = append(c.Parts, p)
 		}
 		if kind == "tool-input-error" {
 			p["state"], p["rawInput"], p["errorText"] = "output-error", chunk["input"], text("errorText")
@@ -231,7 +235,7 @@ func (c *client) apply(kind string, chunk map[string]any) error {
 		}
 		p["state"], p["approval"] = "approval-requested", map[string]any{"id": text("approvalId")}
 	case "tool-approval-response":
-		for _, p := range c.parts {
+		for _, p := range c.Parts {
 			if a, ok := p["approval"].(map[string]any); ok && a["id"] == text("approvalId") {
 				answered := map[string]any{"id": text("approvalId"), "approved": chunk["approved"]}
 				if text("reason") != "" {
@@ -274,12 +278,12 @@ func (c *client) apply(kind string, chunk map[string]any) error {
 				p[name] = v
 			}
 		}
-		c.parts = append(c.parts, p)
+		c.Parts = append(c.Parts, p)
 	case "message-metadata":
 	case "abort":
-		c.aborted = true
+		c.Aborted = true
 	case "error":
-		if c.errored = text("errorText"); c.errored == "" {
+		if c.Errored = text("errorText"); c.Errored == "" {
 			return fmt.Errorf("an error that says nothing")
 		}
 	case "finish":
@@ -289,25 +293,48 @@ func (c *client) apply(kind string, chunk map[string]any) error {
 		if len(c.open) > 0 || c.steps > 0 {
 			return fmt.Errorf("it finishes with %d parts and %d steps open", len(c.open), c.steps)
 		}
-		c.finished = true
+		c.Finished = true
 	default:
 		if chunk["transient"] == true {
 			break
 		}
-		for _, p := range c.parts {
+		for _, p := range c.Parts {
 			if p["type"] == kind && p["id"] == chunk["id"] {
 				p["data"] = chunk["data"]
 				return nil
 			}
 		}
-		c.parts = append(c.parts, map[string]any{"type": kind, "id": chunk["id"], "data": chunk["data"]})
+		c.Parts = append(c.Parts, map[string]any{"type": kind, "id": chunk["id"], "data": chunk["data"]})
 	}
 	return nil
 }
 
-// decide is what addToolApprovalResponse does.
-func (c *client) decide(approval string, approved bool, reason string) {
-	for _, p := range c.parts {
+// Text is what a page shows as text.
+func (c *Client) Text() string {
+	var b strings.Builder
+	for _, p := range c.Parts {
+		if text, ok := p["text"].(string); ok && p["type"] == "text" {
+			b.WriteString(text)
+		}
+	}
+	return b.String()
+}
+
+// Asked are the approvals that the page shows as questions.
+func (c *Client) Asked() []string {
+	var asked []string
+	for _, p := range c.Parts {
+		if a, ok := p["approval"].(map[string]any); ok && p["state"] == "approval-requested" {
+			id, _ := a["id"].(string)
+			asked = append(asked, id)
+		}
+	}
+	return asked
+}
+
+// Decide is what addToolApprovalResponse does.
+func (c *Client) Decide(approval string, approved bool, reason string) {
+	for _, p := range c.Parts {
 		if a, ok := p["approval"].(map[string]any); ok && a["id"] == approval {
 			answer := map[string]any{"id": approval, "approved": approved}
 			if reason != "" {
@@ -318,22 +345,22 @@ func (c *client) decide(approval string, approved bool, reason string) {
 	}
 }
 
-// again makes the client one whose message goes on in the next stream.
-func (c *client) again() { c.going, c.started, c.finished, c.steps = true, false, false, 0 }
+// Again makes the client one whose message goes on in the next stream.
+func (c *Client) Again() { c.going, c.started, c.Finished, c.steps = true, false, false, 0 }
 
-// message is the folded message as JSON values. Argument text that never became
+// Message is the folded message as JSON values. Argument text that never became
 // a call is left out: the log does not keep it, and a page has it until it is loaded again.
-func (c *client) message() map[string]any {
+func (c *Client) Message() map[string]any {
 	parts := []any{}
-	for _, p := range c.parts {
+	for _, p := range c.Parts {
 		if _, called := p["input"]; p["toolCallId"] != nil && !called && p["rawInput"] == nil {
 			continue
 		}
 		parts = append(parts, p)
 	}
-	m := map[string]any{"id": c.id, "role": "assistant", "parts": parts}
-	if c.metadata != nil {
-		m["metadata"] = c.metadata
+	m := map[string]any{"id": c.ID, "role": "assistant", "parts": parts}
+	if c.Metadata != nil {
+		m["metadata"] = c.Metadata
 	}
 	return m
 }
