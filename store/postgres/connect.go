@@ -32,7 +32,9 @@ func configure(url string, opts Options) (*pgxpool.Config, error) {
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
 		c.ConnectTimeout = connectTimeout
 	}
-	if c.ValidateConnect == nil { // after a failover the old one may still be there, as a standby
+	if opts.ReadOnly {
+		c.RuntimeParams["default_transaction_read_only"] = "on"
+	} else if c.ValidateConnect == nil { // after a failover the old one may still be there, as a standby
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	ms := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
@@ -76,7 +78,7 @@ const migrationLock = 0x686f6c6466617374 // "holdfast"
 
 // migrate brings the tables up to what this program knows. Tables of a newer
 // program are fine if that says so.
-func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS) error {
+func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS, readOnly bool) error {
 	known, err := lastMigration(files)
 	if err != nil {
 		return err
@@ -90,6 +92,8 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS) error {
 		return err
 	} else if has >= known {
 		return compatible(ctx, db, known)
+	} else if readOnly {
+		return fmt.Errorf("the tables have version %d, and this program reads %d: start it once to make them", has, known)
 	}
 	lock, err := db.Conn(ctx)
 	if err != nil {

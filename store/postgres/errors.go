@@ -29,6 +29,8 @@ var (
 	ErrFull = errors.New("the disk of the database is full")
 	// ErrRefused says that the database does not let this user in, or do what it must.
 	ErrRefused = errors.New("the database refuses this user")
+	// ErrReadOnly says that the store was opened to be read only.
+	ErrReadOnly = errors.New("it was opened to be read only")
 	// ErrVersion says that the tables are of a program that this one is too old for.
 	ErrVersion = errors.New("the tables are too new for this program")
 	// ErrDamaged says that what is stored contradicts itself.

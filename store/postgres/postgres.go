@@ -43,6 +43,9 @@ import (
 type Options struct {
 	store.Options // without Now it is the database's clock
 
+	// ReadOnly opens for reading only, as it is: tables of another version are
+	// left alone, and everything that writes gives [ErrReadOnly].
+	ReadOnly bool
 	// Patience is how long a database that cannot be reached is tried again
 	// before calls fail. After that calls fail at once, until it is back. Default: 8 seconds.
 	Patience time.Duration
@@ -118,7 +121,7 @@ func (s *Store) open(ctx context.Context, url string) error {
 		return err
 	}
 	s.config = config.ConnConfig
-	if err := migrate(ctx, s.config, migrations); err != nil {
+	if err := migrate(ctx, s.config, migrations, s.opts.ReadOnly); err != nil {
 		return err
 	}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {

@@ -69,6 +69,9 @@ func newWriter(s *Store) *writer {
 // submit asks and waits. When ctx ends first, a request that is still queued
 // does not happen; of one that is being committed the outcome is unknown.
 func (w *writer) submit(ctx context.Context, e *entry, do func(*batch) error) error {
+	if w.store.opts.ReadOnly {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, ErrReadOnly)
+	}
 	r := &request{entry: e, do: do, done: make(chan struct{}), asked: time.Now()}
 	w.mu.Lock()
 	if w.closed {
