@@ -24,6 +24,7 @@ var rooms = map[string]string{
 	"feed/doorbell":  "session store",
 
 	"feed/doorbell/postgres": "session store feed/doorbell",
+	"feed/doorbell/redis":    "session store feed/doorbell",
 
 	"model":           "session",
 	"model/openai":    "session model model/internal/*",

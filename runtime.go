@@ -123,6 +123,9 @@ func (r *Runtime) listen() {
 	if r.opts.Doorbell == nil {
 		return
 	}
+	if tail, ok := r.opts.Doorbell.(doorbell.Tail); ok {
+		tail.Followed(r.feed.Followed)
+	}
 	r.listening.Go(func() {
 		if err := r.opts.Doorbell.Run(ctx, r.heard); err != nil {
 			r.log.Error("the doorbell is broken: other processes are heard of at the next poll", slog.Any("error", err))
@@ -137,11 +140,11 @@ func (r *Runtime) heard(ring doorbell.Ring) {
 		ring.Work = []store.RunWork{{Work: session.Work{Due: true}}}
 	case len(ring.Frames) > 0:
 		r.feed.Publish(store.Commit{Session: ring.Session, Frames: ring.Frames})
+	default:
+		r.feed.RingLog(ring.Session)
 	}
 	if ring.Facts {
-		r.feed.Ring(ring.Session)
-	} else {
-		r.feed.RingDeltas(ring.Session)
+		r.feed.RingRow(ring.Session)
 	}
 	r.engine.Notify(store.Commit{Session: ring.Session, Work: ring.Work, Elsewhere: true})
 }

@@ -244,6 +244,7 @@ func (w *Worker) renewOne(ctx context.Context, k *carriage) {
 		w.mu.Lock()
 		k.lease, k.trusted = lease, before.Add(w.opts.Lease)
 		w.mu.Unlock()
+		signal(k.wake) // another process may have told of news in vain
 	case errors.Is(err, store.ErrLeaseLost), !time.Now().Before(w.trustedUntil(k).Add(-w.opts.Lease / 6)):
 		k.cancel(ErrLeaseLost)
 	default:

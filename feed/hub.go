@@ -140,15 +140,29 @@ func (h *Hub) Publish(c store.Commit) {
 // as after a commit on another node. It never blocks; rings that come while one
 // is being followed up are joined.
 func (h *Hub) Ring(id string) {
-	h.RingDeltas(id)
-	h.lists.ring(id)
+	h.RingLog(id)
+	h.RingRow(id)
 }
 
-// RingDeltas is Ring for deltas only, which change no list of sessions.
-func (h *Hub) RingDeltas(id string) {
+// RingLog is Ring for the session's log alone, such as for deltas, which change no list of sessions.
+func (h *Hub) RingLog(id string) {
 	if t := h.find(id); t != nil {
 		h.rung.push(t)
 	}
+}
+
+// RingRow is Ring for the session's row in lists alone.
+func (h *Hub) RingRow(id string) { h.lists.ring(id) }
+
+// Followed says whether a session is followed here, and how far its log is known.
+func (h *Hub) Followed(id string) (head int64, ok bool) {
+	t := h.find(id)
+	if t == nil {
+		return 0, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.head, t.known && t.err == nil
 }
 
 // Follow subscribes to a session after a cursor: 0 for the whole log. The reader

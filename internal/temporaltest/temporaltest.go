@@ -33,9 +33,9 @@ const startTime = time.Minute
 // Server is a Temporal server of a test.
 type Server struct {
 	file, address string // file: where its state is kept; empty: nowhere, after its end
-	run          *exec.Cmd
-	hold         io.Closer // its standard input: it runs until that ends
-	said         *bytes.Buffer
+	run           *exec.Cmd
+	hold          io.Closer // its standard input: it runs until that ends
+	said          *bytes.Buffer
 }
 
 var shared = sync.OnceValues(func() (*Server, error) { return newServer("") })

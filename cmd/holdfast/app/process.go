@@ -14,6 +14,7 @@ import (
 type process struct {
 	Data     string `default:"data" env:"HOLDFAST_DATA" type:"path" placeholder:"DIR" help:"The folder that holds everything: sessions, runs, blobs, notes (${default})."`
 	Store    string `env:"HOLDFAST_STORE" placeholder:"URL" help:"A PostgreSQL database that many processes share, as postgres://user@host/database, instead of SQLite in the data folder."`
+	Redis    string `env:"HOLDFAST_REDIS" placeholder:"URL" help:"A Redis that carries what one process commits to the others, as redis://host:6379, beside a shared store. Nothing is lost with it."`
 	Config   string `env:"HOLDFAST_CONFIG" type:"path" placeholder:"FILE" help:"The configuration. Default: holdfast.yaml, if there is one; else the demo agent."`
 	Engine   string `env:"HOLDFAST_ENGINE" placeholder:"local|temporal" help:"Who says what runs where, instead of engine.use in the configuration: local, or a Temporal cluster."`
 	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"What to log: ${enum}."`
@@ -38,6 +39,9 @@ func (p *process) build(a *App) (parts, error) {
 	}
 	if p.Store != "" {
 		config.Store.URL = p.Store
+	}
+	if p.Redis != "" {
+		config.Store.Redis = p.Redis
 	}
 	if err := os.MkdirAll(p.Data, 0o700); err != nil {
 		return parts{}, fmt.Errorf("make the data folder: %w; choose another with --data", err)

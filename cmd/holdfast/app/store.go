@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/feed/doorbell"
 	pgbell "github.com/holdfast-run/holdfast/feed/doorbell/postgres"
+	redisbell "github.com/holdfast-run/holdfast/feed/doorbell/redis"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/postgres"
 	"github.com/holdfast-run/holdfast/store/sqlite"
@@ -22,6 +23,10 @@ type StoreConfig struct {
 	// may be in the variable PGPASSWORD or the file ~/.pgpass instead, or the
 	// whole URL in HOLDFAST_STORE.
 	URL string `yaml:"url"`
+	// Redis is a URL such as redis://host:6379. What one process commits reaches the
+	// others through it, in place of PostgreSQL's own notifications; it is never
+	// the truth, and nothing is lost with it. Default: none.
+	Redis string `yaml:"redis"`
 	// Connections bounds those for reading; three more write, listen and ring. Default: 8.
 	Connections int `yaml:"connections"`
 }
@@ -29,7 +34,15 @@ type StoreConfig struct {
 // check says what is wrong with it.
 func (s StoreConfig) check(wrong func(path, format string, args ...any)) {
 	if s.URL == "" {
+		if s.Redis != "" {
+			wrong("store.redis", "Redis is for processes that share a store: name a PostgreSQL database with store.url or --store, or leave it out")
+		}
 		return
+	}
+	if s.Redis != "" {
+		if _, err := redisbell.New(s.Redis, redisbell.Options{}); err != nil {
+			wrong("store.redis", "%w", err)
+		}
 	}
 	if _, err := s.place(); err != nil {
 		wrong("store.url", "%w", err)
@@ -70,13 +83,21 @@ func (s StoreConfig) parts(dir string, log *slog.Logger) (func(context.Context, 
 			return sqlite.Open(ctx, dir, sqlite.Options{Options: opts, Log: log})
 		}, nil, nil
 	}
-	bell, err := pgbell.New(s.URL, pgbell.Options{Log: log})
+	bell, err := s.bell(log)
 	if err != nil {
 		return nil, nil, err
 	}
 	return func(ctx context.Context, opts store.Options) (store.Store, error) {
 		return postgres.Open(ctx, s.URL, postgres.Options{Options: opts, Connections: s.Connections, Log: log})
 	}, bell, nil
+}
+
+// bell is how the processes on a database hear of each other's commits.
+func (s StoreConfig) bell(log *slog.Logger) (doorbell.Bell, error) {
+	if s.Redis != "" {
+		return redisbell.New(s.Redis, redisbell.Options{Log: log})
+	}
+	return pgbell.New(s.URL, pgbell.Options{Log: log})
 }
 
 // explain adds what to do about a store that cannot be opened.
