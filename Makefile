@@ -23,8 +23,12 @@ bin/temporal: $(wildcard tools/temporal/*.go) tools/temporal/go.mod
 	@echo "building bin/temporal (the first build takes about ten minutes)"
 	@cd tools/temporal && $(GO) build -trimpath -ldflags '-s -w' -o ../../bin/temporal .
 
+.PHONY: services
+services: ## install what the Go tests use of the system: PostgreSQL
+	@tools/need initdb=postgresql
+
 .PHONY: test
-test: vet bin/temporal ## all tests, with the race detector; what CI runs
+test: services vet bin/temporal ## all tests, with the race detector; what CI runs
 	$(GO) test -race -timeout 20m ./...
 
 .PHONY: check
@@ -41,13 +45,19 @@ vet: ## gofmt, go vet, go mod tidy
 lint: ## golangci-lint; the first build of it takes about ten minutes
 	$(GOLANGCI) run
 
+.PHONY: deploy-check
+deploy-check: ## check deploy/: the Compose file is one, the Kubernetes manifests are sound and safe
+	@$(GO) tool -modfile=tools/deploy/go.mod github.com/compose-spec/compose-go/v2/cmd deploy/compose.yaml >/dev/null
+	$(GO) tool -modfile=tools/deploy/go.mod kube-score score deploy/kubernetes/*.yaml
+
 .PHONY: contract
-contract: ## the suites that every store, engine and model provider must pass
+contract: services ## the suites that every store, engine and model provider must pass
 	$(GO) test -race ./store/... ./engine/... ./model/...
 
 .PHONY: faults
-faults: ## the field's faults as black-box tests of the real binary
+faults: services ## the field's faults as black-box tests of the real binary, on SQLite and on PostgreSQL
 	$(GO) test -race -timeout 20m ./faults/...
+	FAULTS_STORE=postgres $(GO) test -race -timeout 20m ./faults/...
 
 .PHONY: sim
 sim: ## thousands of random histories with crashes at every write; HISTORIES=n, or SEED=n for one with its story
@@ -67,6 +77,7 @@ web: node_modules ## build the page into web/dist, which is committed: building 
 
 .PHONY: web-check
 web-check: node_modules ## check all TypeScript: types, format, lint, what is unused, the packages, the page in a browser (CHROMIUM=path)
+	@$(if $(CHROMIUM),,tools/need chromium=chromium)
 	npm run types
 	npm run typecheck -w web
 	npm run typecheck -w examples/react-chat
