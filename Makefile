@@ -24,8 +24,8 @@ bin/temporal: $(wildcard tools/temporal/*.go) tools/temporal/go.mod
 	@cd tools/temporal && $(GO) build -trimpath -ldflags '-s -w' -o ../../bin/temporal .
 
 .PHONY: services
-services: ## install what the Go tests use of the system: PostgreSQL
-	@tools/need initdb=postgresql
+services: ## install what the Go tests use of the system: PostgreSQL, Redis
+	@tools/need initdb=postgresql redis-server=redis-server
 
 .PHONY: test
 test: services vet bin/temporal ## all tests, with the race detector; what CI runs
