@@ -95,7 +95,12 @@ func (s StoreConfig) parts(dir string, log *slog.Logger) (func(context.Context, 
 // bell is how the processes on a database hear of each other's commits.
 func (s StoreConfig) bell(log *slog.Logger) (doorbell.Bell, error) {
 	if s.Redis != "" {
-		return redisbell.New(s.Redis, redisbell.Options{Log: log})
+		c, err := pgx.ParseConfig(s.URL)
+		if err != nil {
+			return nil, err
+		}
+		// Several databases may share a Redis.
+		return redisbell.New(s.Redis, redisbell.Options{Prefix: "holdfast:" + c.Database, Log: log})
 	}
 	return pgbell.New(s.URL, pgbell.Options{Log: log})
 }
