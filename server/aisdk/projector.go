@@ -128,11 +128,15 @@ func (p *Projector) Apply(f session.Frame) ([]Chunk, error) {
 	if p.end == Open && p.waiting && p.at >= p.view.Until && p.seen {
 		p.pause()
 	}
-	if p.at >= p.view.Until || p.answer.done || p.end != Open {
+	if p.at >= p.view.Until && !p.doomed() || p.answer.done || p.end != Open {
 		p.release()
 	}
 	return p.out, nil
 }
+
+// doomed says that what is held is of an attempt that failed: the next one
+// replaces it, unless the run ends with it.
+func (p *Projector) doomed() bool { return p.answer.failed && p.mark >= 0 && !p.ended }
 
 // emit tells a chunk, behind the start chunk.
 func (p *Projector) emit(c Chunk) {
