@@ -59,3 +59,28 @@ func run(url, query string, args ...any) error {
 	_, err = db.Exec(context.Background(), query, args...)
 	return err
 }
+
+func TestALogThatLostItsEndIsDamaged(t *testing.T) {
+	url := pgtest.New(t)
+	s := open(t, url, postgres.Options{})
+	for _, id := range []string{"ses_1", "ses_2"} {
+		for range 3 {
+			if _, err := s.Append(t.Context(), id, note("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := run(url, `DELETE FROM log WHERE session = 'ses_1' AND last = 3`); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, url, postgres.Options{})
+	refusedAs(t, other.View(t.Context(), "ses_1", nil), postgres.ErrDamaged)
+	_, err := other.Append(t.Context(), "ses_1", note("y"))
+	refusedAs(t, err, postgres.ErrDamaged)
+	if findings, err := other.Check(t.Context(), "ses_1"); err != nil || len(findings) == 0 {
+		t.Errorf("check found %q, %v", findings, err)
+	}
+	if _, err := other.Append(t.Context(), "ses_2", note("y")); err != nil {
+		t.Errorf("another session suffers: %v", err)
+	}
+}

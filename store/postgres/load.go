@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -123,6 +124,9 @@ func (s *Store) catchUp(ctx context.Context, q querier, e *entry, h head) error 
 		if e.state, e.since, err = models.Load(e.ID, snapshot, readLog); err == nil {
 			e.work = models.OpenWork(e.state)
 		}
+	}
+	if err == nil && e.state.Seq != h.seq {
+		err = fmt.Errorf("%w: the log ends at seq %d, and its row says %d", ErrDamaged, e.state.Seq, h.seq)
 	}
 	if err != nil {
 		e.forget()
