@@ -84,6 +84,39 @@ func BenchmarkIdleSockets(b *testing.B) {
 	}
 }
 
+// BenchmarkIdleChats says what a page costs that waits for the answer to what it
+// sent, the client's end of the connection included.
+func BenchmarkIdleChats(b *testing.B) {
+	const pages = 1000
+	w := newWorld(b, worldOptions{})
+	w.serve()
+	w.chat(user("c1", "u1", "hello"))
+	addr := strings.TrimPrefix(w.url, "http://")
+	body := user("c1", "u1", "hello")
+	for b.Loop() {
+		before := inUse()
+		conns := make([]net.Conn, pages)
+		for i := range conns {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			conns[i] = conn
+			fmt.Fprintf(conn, "POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			if _, err := conn.Read(make([]byte, 1)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		w.waitForStreams(pages + 1)
+		b.ReportMetric(float64(inUse()-before)/pages, "B/page")
+		b.ReportMetric(float64(runtime.NumGoroutine())/pages, "goroutines/page")
+		for _, conn := range conns {
+			conn.Close()
+		}
+		w.waitForStreams(1)
+	}
+}
+
 func inUse() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -112,9 +112,9 @@ func (p *Projector) Apply(f session.Frame) ([]Chunk, error) {
 			return p.out, nil
 		}
 	case bytes.Contains(f.JSON, p.own): // other runs' events are not even decoded
-		e, ok, err := f.Event()
+		e, ok, err := decode(f)
 		if err != nil {
-			return nil, fmt.Errorf("tell session %s as chunks: %w", e.Session, err)
+			return nil, fmt.Errorf("tell seq %d as chunks: %w", f.To, err)
 		}
 		if ok && e.Run == p.view.Run {
 			if err := p.event(e); err != nil {
@@ -132,6 +132,35 @@ func (p *Projector) Apply(f session.Frame) ([]Chunk, error) {
 		p.release()
 	}
 	return p.out, nil
+}
+
+var textDeltaType, reasoningDeltaType = []byte(`"type":"` + session.TextDelta{}.Type() + `"`), []byte(`"type":"` + session.ReasoningDelta{}.Type() + `"`)
+
+// decode gives the event of a frame. Deltas, which are nearly all, are read in
+// one pass, and only as far as they are told.
+func decode(f session.Frame) (session.Event, bool, error) {
+	if !bytes.Contains(f.JSON, textDeltaType) && !bytes.Contains(f.JSON, reasoningDeltaType) {
+		return f.Event()
+	}
+	var d struct {
+		Type string
+		Run  string
+		Step int
+		Data session.TextDelta // both kinds have its fields
+	}
+	if err := json.Unmarshal(f.JSON, &d); err != nil {
+		return f.Event()
+	}
+	e := session.Event{Seq: f.To, Run: d.Run, Step: d.Step}
+	switch d.Type {
+	case session.TextDelta{}.Type():
+		e.Data = d.Data
+	case session.ReasoningDelta{}.Type():
+		e.Data = session.ReasoningDelta(d.Data)
+	default: // a text that speaks of deltas
+		return f.Event()
+	}
+	return e, true, nil
 }
 
 // doomed says that what is held is of an attempt that failed: the next one
