@@ -9,13 +9,18 @@ import (
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/postgres"
 	"github.com/holdfast-run/holdfast/store/sqlite"
 )
 
-// longSession writes a session of n turns with deltas into a folder that no server has yet.
-func longSession(t *testing.T, dir, id string, turns, perTurn int) {
+// longSession writes a session of n turns with deltas into a folder or a database that no server has yet.
+func longSession(t *testing.T, dir, url, id string, turns, perTurn int) {
 	t.Helper()
-	st, err := sqlite.Open(t.Context(), filepath.Join(dir, "data"), sqlite.Options{Options: store.Options{}})
+	open := sqlite.At(filepath.Join(dir, "data"))
+	if url != "" {
+		open = postgres.At(url)
+	}
+	st, err := open(t.Context(), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +70,9 @@ func longSession(t *testing.T, dir, id string, turns, perTurn int) {
 func TestSM03AVeryLongSessionOpensAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	const turns, perTurn = 5000, 32
-	longSession(t, dir, "ses_long", turns, perTurn)
-	w := newWorldIn(t, dir, settings{retention: -1})
+	url := usualStore(t)
+	longSession(t, dir, url, "ses_long", turns, perTurn)
+	w := newWorldIn(t, dir, settings{retention: -1, store: url})
 	begun := time.Now()
 	a := w.ask("GET", "/v1/sessions/ses_long", nil)
 	cold := time.Since(begun)

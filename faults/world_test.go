@@ -43,6 +43,15 @@ type world struct {
 	store        string // the URL of its database; empty: SQLite in the folder
 }
 
+// usualStore is the URL of a fresh database where FAULTS_STORE says postgres; empty: SQLite.
+func usualStore(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("FAULTS_STORE") != "postgres" {
+		return ""
+	}
+	return pgtest.New(t)
+}
+
 // onSQLite skips a test of what only SQLite has, where the worlds keep sessions elsewhere.
 func onSQLite(t *testing.T) {
 	if os.Getenv("FAULTS_STORE") != "" {
@@ -92,8 +101,8 @@ func newWorld(t *testing.T, s settings) *world {
 func newWorldIn(t *testing.T, dir string, s settings) *world {
 	t.Helper()
 	t.Parallel()
-	if s.store == "" && os.Getenv("FAULTS_STORE") == "postgres" {
-		s.store = pgtest.New(t)
+	if s.store == "" {
+		s.store = usualStore(t)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
