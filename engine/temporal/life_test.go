@@ -144,11 +144,11 @@ func (w *world) closed(run string) enums.WorkflowExecutionStatus {
 	defer cancel()
 	id := w.queue + "/" + run
 	_ = w.client.GetWorkflow(ctx, id, "").Get(ctx, nil)
-	d, err := w.client.DescribeWorkflowExecution(ctx, id, "")
+	d, err := w.client.DescribeWorkflow(ctx, id, "")
 	if err != nil {
 		w.Fatal(err)
 	}
-	return d.WorkflowExecutionInfo.Status
+	return d.Status
 }
 
 // history is the longest history of the run's workflows, in events and bytes, and all of them as text.

@@ -164,8 +164,11 @@ func (e *Engine) start(ctx context.Context, w worker.Worker) error {
 	backoff := engine.Backoff{First: 100 * time.Millisecond, Max: 5 * time.Second}
 	for failures := 1; ; failures++ {
 		err := w.Start()
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
 			return nil
+		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it is no news that nothing can be reached while everything ends
 		}
 		if !passing(err) {
 			return fmt.Errorf("start a Temporal worker: %w", err)

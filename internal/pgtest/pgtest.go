@@ -115,7 +115,7 @@ func (s *Server) do(tb testing.TB, query string) {
 	if err != nil {
 		tb.Fatalf("connect to PostgreSQL: %v\n%s", err, s.log())
 	}
-	defer db.Close(ctx)
+	defer func() { _ = db.Close(ctx) }()
 	if _, err := db.Exec(ctx, query); err != nil {
 		tb.Fatalf("%s: %v", query, err)
 	}
@@ -175,7 +175,7 @@ func who() *syscall.Credential {
 }
 
 func (s *Server) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
+	cmd := exec.Command(name, args...) //nolint:noctx // it lives as long as the test binary
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who(), Setpgid: true}
 	return cmd

@@ -86,7 +86,7 @@ func (s *Server) start() error {
 	if err != nil {
 		return fmt.Errorf("these tests need Redis (apt-get install redis-server): %w", err)
 	}
-	run := exec.Command(program, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir)
+	run := exec.Command(program, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir) //nolint:noctx // it lives as long as the test binary
 	out, err := run.StdoutPipe()
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (s *Server) start() error {
 	if err := run.Start(); err != nil {
 		return err
 	}
-	guard := exec.Command("sh", "-c", "read -r _; kill -9 $0", strconv.Itoa(run.Process.Pid))
+	guard := exec.Command("sh", "-c", "read -r _; kill -9 $0", strconv.Itoa(run.Process.Pid)) //nolint:noctx // it lives as long as the test binary
 	hold, err := guard.StdinPipe()
 	if err == nil {
 		err = guard.Start()

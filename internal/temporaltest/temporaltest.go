@@ -116,7 +116,7 @@ func (s *Server) start() error {
 	if _, p, ok := strings.Cut(s.address, ":"); ok {
 		port = p
 	}
-	run := exec.Command(binary, "-held", "-port", port, "-db", s.file, "-log", "warn")
+	run := exec.Command(binary, "-held", "-port", port, "-db", s.file, "-log", "warn") //nolint:noctx // it lives as long as the test binary
 	hold, err := run.StdinPipe()
 	if err != nil {
 		return err

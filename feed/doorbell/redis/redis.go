@@ -101,7 +101,7 @@ func (b *Bell) Ring(c store.Commit) { b.out.put(c) }
 
 // Run listens and rings until ctx ends.
 func (b *Bell) Run(ctx context.Context, heard func(doorbell.Ring)) error {
-	defer b.client.Close()
+	defer func() { _ = b.client.Close() }()
 	var g errgroup.Group
 	g.Go(func() error { b.listen(ctx, heard); return nil })
 	g.Go(func() error { b.ring(ctx); return nil })
@@ -209,7 +209,7 @@ func (b *Bell) key(session string) string { return b.opts.Prefix + ":{" + sessio
 // listen hears rings until ctx ends. The library makes a lost connection again.
 func (b *Bell) listen(ctx context.Context, heard func(doorbell.Ring)) {
 	sub := b.client.Subscribe(ctx, b.opts.Prefix)
-	defer sub.Close()
+	defer func() { _ = sub.Close() }()
 	messages := sub.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(time.Second), redis.WithChannelSize(10_000))
 	for {
 		var got []message
