@@ -10,12 +10,21 @@ import (
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/model/modeltest"
 	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/memory"
 	"github.com/holdfast-run/holdfast/tool"
 )
 
-// Exercise holds an engine to its promises.
+// Exercise holds an engine to its promises, on a store in memory.
 func Exercise(t *testing.T, make Make) {
-	for name, test := range map[string]func(*testing.T, Make){
+	ExerciseOn(t, func(_ *testing.T, opts store.Options) store.Store { return memory.New(opts) }, make)
+}
+
+// ExerciseOn holds an engine to its promises on a store. open makes an empty
+// one and ends it with t.Cleanup.
+func ExerciseOn(t *testing.T, open func(t *testing.T, opts store.Options) store.Store, make Make) {
+	on := house{make, open}
+	for name, test := range map[string]func(*testing.T, house){
 		"ARunIsCarriedToItsEnd":                          carriesToTheEnd,
 		"ARunQueuedBeforeTheEngineStartedIsFound":        findsEarlierRuns,
 		"ALostHintCostsTimeOnly":                         livesWithoutHints,
@@ -44,14 +53,14 @@ func Exercise(t *testing.T, make Make) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, make)
+			test(t, on)
 		})
 	}
 }
 
-func carriesToTheEnd(t *testing.T, make Make) {
+func carriesToTheEnd(t *testing.T, on house) {
 	var calls atomic.Int32
-	w := newWorld(t, make, counter("look", session.ReadOnly, &calls))
+	w := newWorld(t, on, counter("look", session.ReadOnly, &calls))
 	w.script.Add(
 		modeltest.Reply(modeltest.Text("one "), modeltest.Call("c", "look", `{}`), modeltest.Call("d", "look", `{}`)),
 		modeltest.Reply(modeltest.Text("two")),
@@ -68,16 +77,16 @@ func carriesToTheEnd(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func findsEarlierRuns(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func findsEarlierRuns(t *testing.T, on house) {
+	w := newWorld(t, on)
 	w.script.Add(modeltest.Reply(modeltest.Text("found")))
 	run := w.submit("ses")
 	w.worker()
 	w.untilStatus("ses", run, session.Completed)
 }
 
-func livesWithoutHints(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func livesWithoutHints(t *testing.T, on house) {
+	w := newWorld(t, on)
 	w.deaf.Store(true)
 	w.script.Add(modeltest.Reply(modeltest.Text("found")))
 	w.worker()
@@ -85,8 +94,8 @@ func livesWithoutHints(t *testing.T, make Make) {
 	w.untilStatus("ses", run, session.Completed)
 }
 
-func carriesOnce(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func carriesOnce(t *testing.T, on house) {
+	w := newWorld(t, on)
 	w.script.Otherwise(func(model.Request) modeltest.Turn { return modeltest.Reply(modeltest.Text("done")) })
 	for range 3 {
 		w.worker()
@@ -105,8 +114,8 @@ func carriesOnce(t *testing.T, make Make) {
 	}
 }
 
-func takesOver(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func takesOver(t *testing.T, on house) {
+	w := newWorld(t, on)
 	begun := newChan()
 	w.script.Add(
 		modeltest.Reply(modeltest.Text("The answer is 4"), modeltest.Do(func() { close(begun) }), modeltest.Stall()),
@@ -127,8 +136,8 @@ func takesOver(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func fencesOff(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func fencesOff(t *testing.T, on house) {
+	w := newWorld(t, on)
 	begun, goOn := newChan(), newChan()
 	w.script.Add(
 		modeltest.Reply(modeltest.Text("old "), modeltest.Do(func() { close(begun) }), deafWait(goOn), modeltest.Text("never")),
@@ -149,8 +158,8 @@ func fencesOff(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func takesOverFromItself(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func takesOverFromItself(t *testing.T, on house) {
+	w := newWorld(t, on)
 	begun, told, free := newChan(), newChan(), newChan()
 	w.script.Add(
 		modeltest.Reply(modeltest.Text("old "), modeltest.Do(func() { close(begun) }), modeltest.Then(modeltest.Stall(), func() {
@@ -173,8 +182,8 @@ func takesOverFromItself(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func givesUp(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func givesUp(t *testing.T, on house) {
+	w := newWorld(t, on)
 	var current atomic.Pointer[worker]
 	lost := make2[*worker](8)
 	w.script.Otherwise(func(model.Request) modeltest.Turn {
@@ -201,8 +210,8 @@ func givesUp(t *testing.T, make Make) {
 
 func make2[T any](n int) chan T { return make(chan T, n) }
 
-func cancelsModel(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func cancelsModel(t *testing.T, on house) {
+	w := newWorld(t, on)
 	begun, closed := newChan(), newChan()
 	w.script.Add(modeltest.Reply(modeltest.Text("so far"), modeltest.Do(func() { close(begun) }), onStop(closed)))
 	w.worker()
@@ -218,7 +227,7 @@ func cancelsModel(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func cancelsTool(t *testing.T, make Make) {
+func cancelsTool(t *testing.T, on house) {
 	begun, closed := newChan(), newChan()
 	slow := tool.New("slow", "", func(ctx context.Context, _ struct{}, _ tool.Call) (string, error) {
 		close(begun)
@@ -226,7 +235,7 @@ func cancelsTool(t *testing.T, make Make) {
 		close(closed)
 		return "", ctx.Err()
 	})
-	w := newWorld(t, make, slow)
+	w := newWorld(t, on, slow)
 	w.script.Add(modeltest.Reply(modeltest.Call("c", "slow", `{}`)))
 	w.worker()
 	run := w.submit("ses")
@@ -240,7 +249,7 @@ func cancelsTool(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func cancelsDeaf(t *testing.T, make Make) {
+func cancelsDeaf(t *testing.T, on house) {
 	begun, free := newChan(), newChan()
 	t.Cleanup(func() { close(free) })
 	deaf := tool.New("deaf", "", func(context.Context, struct{}, tool.Call) (string, error) {
@@ -248,7 +257,7 @@ func cancelsDeaf(t *testing.T, make Make) {
 		<-free
 		return "too late", nil
 	})
-	w := newWorld(t, make, deaf)
+	w := newWorld(t, on, deaf)
 	w.script.Add(modeltest.Reply(modeltest.Call("c", "deaf", `{}`)))
 	w.worker()
 	run := w.submit("ses")
@@ -262,8 +271,8 @@ func cancelsDeaf(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func cancelsLost(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func cancelsLost(t *testing.T, on house) {
+	w := newWorld(t, on)
 	begun := newChan()
 	w.script.Add(modeltest.Reply(modeltest.Text("x"), modeltest.Do(func() { close(begun) }), modeltest.Stall()))
 	first := w.worker()
@@ -279,8 +288,8 @@ func cancelsLost(t *testing.T, make Make) {
 	w.untilStatus("ses", next, session.Completed)
 }
 
-func cancelsBeforeTheLeaseEnds(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func cancelsBeforeTheLeaseEnds(t *testing.T, on house) {
+	w := newWorld(t, on)
 	w.lease = time.Hour
 	begun := newChan()
 	w.script.Add(modeltest.Reply(modeltest.Text("x"), modeltest.Do(func() { close(begun) }), modeltest.Stall()))
@@ -303,8 +312,8 @@ func cancelsBeforeTheLeaseEnds(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func cancelRaces(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func cancelRaces(t *testing.T, on house) {
+	w := newWorld(t, on)
 	w.script.Otherwise(func(model.Request) modeltest.Turn { return modeltest.Reply(modeltest.Text("done")) })
 	w.worker()
 	for i := range 100 {

@@ -55,9 +55,9 @@ func (w *world) approvals(sessionID string) []session.Approval {
 	return pending
 }
 
-func waitsForApproval(t *testing.T, make Make) {
+func waitsForApproval(t *testing.T, on house) {
 	var calls atomic.Int32
-	w := newWorld(t, make, counter("pay", session.Unsafe, &calls, tool.WithApproval(tool.Always)))
+	w := newWorld(t, on, counter("pay", session.Unsafe, &calls, tool.WithApproval(tool.Always)))
 	w.script.Add(
 		modeltest.Reply(modeltest.Call("c", "pay", `{}`)),
 		modeltest.Reply(modeltest.Text("paid")),
@@ -82,9 +82,9 @@ func waitsForApproval(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func approvesOneByOne(t *testing.T, make Make) {
+func approvesOneByOne(t *testing.T, on house) {
 	var logs, pays atomic.Int32
-	w := newWorld(t, make, counter("log", session.Unsafe, &logs), counter("pay", session.Unsafe, &pays, tool.WithApproval(tool.Always)))
+	w := newWorld(t, on, counter("log", session.Unsafe, &logs), counter("pay", session.Unsafe, &pays, tool.WithApproval(tool.Always)))
 	w.script.Add(
 		modeltest.Reply(modeltest.Call("1", "log", `{}`), modeltest.Call("2", "pay", `{}`), modeltest.Call("3", "pay", `{}`)),
 		modeltest.Reply(modeltest.Text("done")),
@@ -117,8 +117,8 @@ func approvesOneByOne(t *testing.T, make Make) {
 	}
 }
 
-func retries(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func retries(t *testing.T, on house) {
+	w := newWorld(t, on)
 	w.script.Add(
 		modeltest.Reply(modeltest.Text("The answer is 4"), modeltest.Fail(&model.Error{Code: model.CodeIncomplete, Retryable: true})),
 		modeltest.Reply(modeltest.Text("The answer is 42.")),
@@ -132,8 +132,8 @@ func retries(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func retriesLater(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func retriesLater(t *testing.T, on house) {
+	w := newWorld(t, on)
 	w.script.Add(
 		modeltest.Reply(modeltest.Fail(&model.Error{Code: model.CodeRateLimited, Retryable: true, RetryAfter: 4 * time.Second})),
 		modeltest.Reply(modeltest.Text("ok")),
@@ -168,8 +168,8 @@ func (k *worker) idles(t *testing.T) {
 	}
 }
 
-func failsAtOnce(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func failsAtOnce(t *testing.T, on house) {
+	w := newWorld(t, on)
 	w.script.Add(modeltest.Reply(modeltest.Fail(&model.Error{Code: model.CodeUnauthorized, Message: "no"})))
 	w.worker()
 	run := w.submit("ses")
@@ -180,8 +180,8 @@ func failsAtOnce(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func drains(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func drains(t *testing.T, on house) {
+	w := newWorld(t, on)
 	begun := newChan()
 	w.script.Add(
 		modeltest.Reply(modeltest.Text("half "), modeltest.Do(func() { close(begun) }), modeltest.Stall()),
@@ -206,7 +206,7 @@ func drains(t *testing.T, make Make) {
 }
 
 // crashInTool cuts the worker off while the tool runs, and lets another take over.
-func crashInTool(t *testing.T, make Make, effects session.Effects) (w *world, run string, keys func() []string) {
+func crashInTool(t *testing.T, on house, effects session.Effects) (w *world, run string, keys func() []string) {
 	var mu sync.Mutex
 	var seen []string
 	begun, free := newChan(), newChan()
@@ -226,7 +226,7 @@ func crashInTool(t *testing.T, make Make, effects session.Effects) (w *world, ru
 		}
 		return "did it", nil
 	}, tool.WithEffects(effects))
-	w = newWorld(t, make, act)
+	w = newWorld(t, on, act)
 	w.script.Add(
 		modeltest.Reply(modeltest.Call("c", "act", `{}`)),
 		modeltest.Reply(modeltest.Text("done")),
@@ -243,8 +243,8 @@ func crashInTool(t *testing.T, make Make, effects session.Effects) (w *world, ru
 	}
 }
 
-func repeatsIdempotent(t *testing.T, make Make) {
-	w, run, keys := crashInTool(t, make, session.Idempotent)
+func repeatsIdempotent(t *testing.T, on house) {
+	w, run, keys := crashInTool(t, on, session.Idempotent)
 	w.untilStatus("ses", run, session.Completed)
 	if k := keys(); len(k) != 2 || k[0] != k[1] || k[0] == "" {
 		t.Errorf("the keys were %q", k)
@@ -252,8 +252,8 @@ func repeatsIdempotent(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func asksAboutUnsafe(t *testing.T, make Make) {
-	w, run, keys := crashInTool(t, make, session.Unsafe)
+func asksAboutUnsafe(t *testing.T, on house) {
+	w, run, keys := crashInTool(t, on, session.Unsafe)
 	w.until("ses", "a person to be asked", func(s *session.State) bool {
 		return s.Run(run).Status == session.Waiting && s.Run(run).WaitingReason == session.WaitToolOutcome
 	})
@@ -270,14 +270,14 @@ func asksAboutUnsafe(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func asksAboutDeaf(t *testing.T, make Make) {
+func asksAboutDeaf(t *testing.T, on house) {
 	free := newChan()
 	t.Cleanup(func() { close(free) })
 	deaf := tool.New("deaf", "", func(context.Context, struct{}, tool.Call) (string, error) {
 		<-free
 		return "too late", nil
 	}, tool.WithTimeout(20*time.Millisecond))
-	w := newWorld(t, make, deaf)
+	w := newWorld(t, on, deaf)
 	w.script.Add(modeltest.Reply(modeltest.Call("c", "deaf", `{}`)))
 	w.worker()
 	run := w.submit("ses")
@@ -289,14 +289,14 @@ func asksAboutDeaf(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func steers(t *testing.T, make Make) {
+func steers(t *testing.T, on house) {
 	begun, goOn := newChan(), newChan()
 	slow := tool.New("slow", "", func(context.Context, struct{}, tool.Call) (string, error) {
 		close(begun)
 		<-goOn
 		return "ok", nil
 	})
-	w := newWorld(t, make, slow)
+	w := newWorld(t, on, slow)
 	w.script.Add(
 		modeltest.Reply(modeltest.Text("first "), modeltest.Call("c", "slow", `{}`)),
 		modeltest.Reply(modeltest.Text("second")),
@@ -322,8 +322,8 @@ func steers(t *testing.T, make Make) {
 	w.endsOnce("ses")
 }
 
-func runsTheInbox(t *testing.T, make Make) {
-	w := newWorld(t, make)
+func runsTheInbox(t *testing.T, on house) {
+	w := newWorld(t, on)
 	gate := newChan()
 	w.script.Add(
 		modeltest.Reply(modeltest.Text("one"), modeltest.Wait(gate)),

@@ -28,12 +28,17 @@ import (
 	"github.com/holdfast-run/holdfast/model/modeltest"
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
-	"github.com/holdfast-run/holdfast/store/memory"
 	"github.com/holdfast-run/holdfast/tool"
 )
 
 // Make makes the engine under test. lease is how long a claim may go without being renewed.
 type Make func(c *engine.Carrier, lease time.Duration) engine.Engine
+
+// house is the engine under test and the store that it stands on.
+type house struct {
+	make Make
+	open func(t *testing.T, opts store.Options) store.Store
+}
 
 const (
 	testLease = 600 * time.Millisecond
@@ -45,7 +50,7 @@ const (
 type world struct {
 	t      *testing.T
 	make   Make
-	store  *memory.Store
+	store  store.Store
 	script *modeltest.Script
 	agents *agent.Book
 	deaf   atomic.Bool // commits are not told to the engines
@@ -73,7 +78,7 @@ type link struct {
 
 var errCut = fmt.Errorf("%w: the link is cut", store.ErrUnavailable)
 
-func newWorld(t *testing.T, make Make, tools ...tool.Tool) *world {
+func newWorld(t *testing.T, on house, tools ...tool.Tool) *world {
 	set, err := tool.NewSet(tools...)
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +87,8 @@ func newWorld(t *testing.T, make Make, tools ...tool.Tool) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, make: make, script: modeltest.NewScript(), agents: book, lease: testLease, changed: newChan()}
-	w.store = memory.New(store.Options{OnCommit: w.told})
+	w := &world{t: t, make: on.make, script: modeltest.NewScript(), agents: book, lease: testLease, changed: newChan()}
+	w.store = on.open(t, store.Options{OnCommit: w.told})
 	return w
 }
 
