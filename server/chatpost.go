@@ -130,7 +130,7 @@ func (s *Server) lookUp(ctx context.Context, p holdfast.Principal, chat, id stri
 
 // say submits a message. An edited one becomes its sibling.
 func (s *Server) say(ctx context.Context, p holdfast.Principal, q aisdk.Request) (chatStream, error) {
-	m := holdfast.Submission{ID: q.Last.ID}
+	m := holdfast.Submission{ID: q.Last.ID, Agent: q.Agent}
 	if m.ID == "" {
 		m.ID = session.NewID(session.MessagePrefix)
 	}
@@ -213,7 +213,7 @@ func (s *Server) regenerate(ctx context.Context, p holdfast.Principal, q aisdk.R
 	case known.newest == nil: // what it answers never came here
 		return s.say(ctx, p, q)
 	case run == nil: // a steer has no run of its own
-		m := holdfast.Submission{ID: q.Last.ID}
+		m := holdfast.Submission{ID: q.Last.ID, Agent: q.Agent}
 		if m.Parts, err = s.partsSaid(ctx, p, q); err != nil {
 			return chatStream{}, err
 		}

@@ -75,6 +75,10 @@ func (s *Server) resumeChat(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", eventStream)
+		return nil
+	}
 	stream.view.Profile, stream.view.Index = profile, index
 	if from < 0 {
 		if from, err = s.fromEnd(w, r, p, stream, -from); err != nil {

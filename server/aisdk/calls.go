@@ -6,6 +6,19 @@ import (
 	"github.com/holdfast-run/holdfast/session"
 )
 
+// call is a tool call that was told of.
+type call struct {
+	id, name  string
+	raw       string // arguments that are no JSON object
+	approval  string
+	requested bool // the client was asked, in this stream or one before
+	decided   bool // the approval
+	available bool
+	settled   bool
+}
+
+type question struct{ id, call string }
+
 // toolEvent tells what becomes of the calls.
 func (p *Projector) toolEvent(e session.Event) error {
 	switch d := e.Data.(type) {

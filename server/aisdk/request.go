@@ -23,6 +23,7 @@ type Request struct {
 	First     string
 	Trigger   string
 	MessageID string // of an edited message, or of the answer that goes on
+	Agent     string // who is asked, if the page says so in its transport's body
 	Last      Said
 	// Decisions are the answers to approvals in any of the messages, oldest first.
 	Decisions []Decided
@@ -117,6 +118,8 @@ func (q *Request) read(dec *json.Decoder) error {
 			err = dec.Decode(&q.Trigger)
 		case "messageId":
 			err = dec.Decode(&q.MessageID)
+		case "agent":
+			err = dec.Decode(&q.Agent)
 		case "message":
 			err = q.message(dec)
 		case "messages":
