@@ -55,9 +55,9 @@ contract: services ## the suites that every store, engine and model provider mus
 	$(GO) test -race ./store/... ./engine/... ./model/...
 
 .PHONY: faults
-faults: services ## the field's faults as black-box tests of the real binary, on SQLite and on PostgreSQL
-	$(GO) test -race -timeout 20m ./faults/...
-	FAULTS_STORE=postgres $(GO) test -race -timeout 20m ./faults/...
+faults: services bin/temporal ## the field's faults as black-box tests of the real binary, on each stack; STACKS="sqlite temporal" for some
+	@for on in $(or $(STACKS),sqlite postgres redis temporal); do \
+		echo "faults on $$on"; FAULTS_ON=$$on $(GO) test -race -timeout 30m ./faults/... || exit 1; done
 
 .PHONY: sim
 sim: ## thousands of random histories with crashes at every write; HISTORIES=n, or SEED=n for one with its story
@@ -76,11 +76,13 @@ web: node_modules ## build the page into web/dist, which is committed: building 
 	npm run build -w web
 
 .PHONY: web-check
-web-check: node_modules ## check all TypeScript: types, format, lint, what is unused, the packages, the page in a browser (CHROMIUM=path)
+web-check: node_modules ## check all TypeScript: types, format, lint, what is unused, the packages, the page in a browser, the AI SDK's clients (CHROMIUM=path)
 	@$(if $(CHROMIUM),,tools/need chromium=chromium)
 	npm run types
 	npm run typecheck -w web
 	npm run typecheck -w examples/react-chat
+	npm run typecheck -w examples/ai-sdk-chat
+	npm run typecheck -w tests/ai-sdk
 	npm run check
 	npm run knip
 	npm test
@@ -89,6 +91,7 @@ web-check: node_modules ## check all TypeScript: types, format, lint, what is un
 	npm run current -w web
 	$(GO) build -o bin/ ./faults/faultsd ./internal/fakellm/cmd/fakellm ./web/test/longsession
 	npm test -w web
+	npm test -w tests/ai-sdk
 
 .PHONY: clean
 clean: ## remove what was built

@@ -42,7 +42,7 @@ export type MirrorParts = Parts & {
 };
 
 /** How something is said. See PROTOCOL.md, `POST …/messages`. */
-export type SendOptions = Omit<Submission, "id" | "parts">;
+export type SendOptions = Partial<Omit<Submission, "parts">>;
 
 /** How long a mirror that nobody watches goes on, in milliseconds: a page that is drawn anew comes back. */
 const linger = 5_000;

@@ -1,0 +1,39 @@
+import { join } from "node:path";
+import { build } from "vite";
+
+/** Where the built page of each version is. */
+export const dist: string = join(import.meta.dirname, "../dist");
+
+/** The packages of each version. */
+const versions = {
+  v5: { ai: "ai-v5", "@ai-sdk/react": "ai-sdk-react-v5" },
+  v6: { ai: "ai-v6", "@ai-sdk/react": "ai-sdk-react-v6" },
+  v7: { ai: "ai", "@ai-sdk/react": "@ai-sdk/react" },
+};
+
+/** Builds the pages, once for all tests. */
+export default async function setup(): Promise<void> {
+  for (const [name, packages] of Object.entries(versions)) {
+    await build({
+      configFile: false,
+      root: join(import.meta.dirname, "../page"),
+      base: "./",
+      logLevel: "error",
+      resolve: {
+        alias: Object.entries(packages).map(([name, replacement]) => ({
+          find: new RegExp(`^${name}$`),
+          replacement,
+        })),
+        dedupe: ["react", "react-dom"],
+        conditions: ["@holdfast/source", "module", "browser", "production"],
+      },
+      build: { outDir: join(dist, name), emptyOutDir: true, minify: false, modulePreload: false },
+    });
+  }
+  await build({
+    root: join(import.meta.dirname, "../../../examples/ai-sdk-chat"),
+    base: "./",
+    logLevel: "error",
+    build: { outDir: join(dist, "example"), emptyOutDir: true },
+  });
+}
