@@ -33,6 +33,7 @@ var rooms = map[string]string{
 	"tool":            "session",
 	"tool/builtin":    "session tool",
 	"tool/demo":       "session tool",
+	"tool/mcp":        "session tool",
 	"agent":           "session model tool",
 	"engine":          "session store agent model tool",
 	"engine/local":    "session store agent engine",

@@ -91,17 +91,26 @@ func NewBook(agents ...Agent) (*Book, error) {
 	return b, nil
 }
 
-// Find gives the agent with the name; "" is the default agent.
+// Find gives the agent with the name and the tools that it has at this moment;
+// "" is the default agent.
 func (b *Book) Find(name string) (Agent, bool) {
-	if name == "" && len(b.agents) > 0 {
-		return b.agents[0], true
-	}
-	i := slices.IndexFunc(b.agents, func(a Agent) bool { return a.Name == name })
+	i := slices.IndexFunc(b.agents, func(a Agent) bool { return a.Name == name || name == "" })
 	if i < 0 {
 		return Agent{}, false
 	}
-	return b.agents[i], true
+	return b.agents[i].now(), true
 }
 
-// All gives the agents, the default first.
-func (b *Book) All() []Agent { return slices.Clone(b.agents) }
+// All gives the agents, the default first, with the tools that they have at this moment.
+func (b *Book) All() []Agent {
+	all := slices.Clone(b.agents)
+	for i := range all {
+		all[i] = all[i].now()
+	}
+	return all
+}
+
+func (a Agent) now() Agent {
+	a.Tools = a.Tools.Now()
+	return a
+}

@@ -89,7 +89,7 @@ func (k *carry) callTool(c session.ToolCall, started session.ToolStarted) sessio
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil
-	case errors.Is(err, tool.ErrAbandoned) && c.Effects != session.ReadOnly && c.Effects != session.Idempotent:
+	case errors.Is(err, tool.ErrOutcomeUnknown) && c.Effects != session.ReadOnly && c.Effects != session.Idempotent:
 		return session.ToolUnknown{Message: started.Message, Call: c.ID, Evidence: err.Error()}
 	case err != nil:
 		return failed(tool.FailureOf(err))

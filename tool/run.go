@@ -17,10 +17,15 @@ import (
 // StopGrace is how long [Run] waits for a tool to return after its context ended.
 const StopGrace = 2 * time.Second
 
+// ErrOutcomeUnknown is wrapped by the error of a call that may have had its
+// effect or not, and nobody will find out: whoever was to do it died over it, say.
+// A person must say what a call with unsafe effects did.
+var ErrOutcomeUnknown = errors.New("tool: the outcome of the call is not known")
+
 // ErrAbandoned is wrapped by the error of a call that did not return within
-// [StopGrace] of the end of its context. Its code still runs, nobody waits for
-// it any more, and whether it has had its effect is not known.
-var ErrAbandoned = errors.New("tool: the call did not stop when told to")
+// [StopGrace] of the end of its context. Its code still runs, and nobody waits for
+// it any more. It is an [ErrOutcomeUnknown].
+var ErrAbandoned = fmt.Errorf("%w: it did not stop when told to", ErrOutcomeUnknown)
 
 // maxErrorText bounds what is told of an error, in bytes.
 const maxErrorText = 8 << 10
@@ -68,7 +73,7 @@ func Run(ctx context.Context, t Tool, call Call) (Result, error) {
 		if err != nil {
 			return Result{}, refuseResult(got.result.Value, err)
 		}
-		return Result{Value: value}, nil
+		return Result{Value: value, Files: got.result.Files}, nil
 	}
 	if !gaveUp(callCtx, got.err) {
 		return Result{}, got.err

@@ -15,10 +15,12 @@ import (
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // Set is the tools of an agent, in order, each under a name of its own. It does
-// not change, and is safe for concurrent use. A nil Set has no tools.
+// not change, and is safe for concurrent use. A nil Set has no tools. Tools that
+// come and go are in it after [Set.Now].
 type Set struct {
-	specs  []Spec
-	byName map[string]member
+	specs   []Spec
+	byName  map[string]member
+	sources []Source
 }
 
 type member struct {
@@ -35,27 +37,38 @@ func NewSet(tools ...Tool) (*Set, error) {
 		if t == nil {
 			return nil, fmt.Errorf("tool %d of the set is nil", i+1)
 		}
-		spec, err := t.Spec().settle()
-		if err != nil {
-			return nil, fmt.Errorf("tool %q: %w", trim(spec.Name, 100), err)
+		if err := s.add(t); err != nil {
+			return nil, err
 		}
-		if _, taken := s.byName[spec.Name]; taken {
-			return nil, fmt.Errorf("tool %q: the name is taken by another tool of the set", spec.Name)
-		}
-		s.byName[spec.Name] = member{t, spec}
-		s.specs = append(s.specs, spec)
 	}
 	return s, nil
 }
 
+// add is for sets that nobody else holds yet.
+func (s *Set) add(t Tool) error {
+	spec, err := t.Spec().settle()
+	if err != nil {
+		return fmt.Errorf("tool %q: %w", trim(spec.Name, 100), err)
+	}
+	if _, taken := s.byName[spec.Name]; taken {
+		return fmt.Errorf("tool %q: the name is taken by another tool of the set", spec.Name)
+	}
+	s.byName[spec.Name] = member{t, spec}
+	s.specs = append(s.specs, spec)
+	return nil
+}
+
 // Lookup finds a tool and its spec, with defaults filled in. The error for a
 // name that is not in the set wraps [ErrUnknownTool] and is an *[Error] that
-// tells the model which tools there are.
+// tells the model which tools there are, or why a [Source] has not got it now.
 func (s *Set) Lookup(name string) (Tool, Spec, error) {
 	if s != nil {
 		if m, ok := s.byName[name]; ok {
 			return m.tool, m.spec, nil
 		}
+	}
+	if told := s.absent(name); told != nil {
+		return nil, Spec{}, &unknownToolError{told}
 	}
 	return nil, Spec{}, &unknownToolError{Errorf(CodeUnknownTool, "There is no tool %s. %s", quote([]byte(name)), s.choices())}
 }

@@ -78,6 +78,16 @@ type Call struct {
 type Result struct {
 	// Value is any JSON value: plain text is a JSON string.
 	Value json.RawMessage
+	// Files are images and whatever else is no text, in order. A model that can,
+	// sees them; a person can open them.
+	Files []File
+}
+
+// File is a file that a call gave.
+type File struct {
+	Name      string // may be empty
+	MediaType string // such as image/png
+	Content   []byte
 }
 
 // Text is a result of plain text. Broken UTF-8 becomes U+FFFD.
