@@ -2,7 +2,7 @@
 
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { sessionOf, worldOfFile } from "./world.ts";
+import { sessionOf, sizes, worldOfFile } from "./world.ts";
 
 const world = worldOfFile();
 
@@ -121,6 +121,36 @@ test("while a run is active a message waits, steers or interrupts, as the person
   await page.getByText("Stopped by the next message. What had been said is kept.").waitFor();
   const { runs } = await w.snapshot("ses_steer");
   expect(runs.map((run) => run.status)).toEqual(["cancelled", "completed"]);
+});
+
+test("a stop shows in every tab as stopping, with the time that it may take, until it is a fact", async () => {
+  const w = world.current;
+  await w.provider.script(call("deaf", { ms: 60_000 }));
+  await w.say("ses_deaf", "Do not listen");
+  const page = await w.page("/s/ses_deaf");
+  const other = await w.page("/s/ses_deaf", sizes.phone);
+  for (const one of [page, other]) await tool(one, "Deaf").waitFor();
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  for (const one of [page, other]) {
+    await answer(one)
+      .getByText(/Stopping: at the latest in \d s/)
+      .waitFor();
+    expect(await one.getByRole("button", { name: "Stopping" }).isDisabled()).toBe(true);
+  }
+  for (const one of [page, other]) await answer(one).getByText("Stopped.").waitFor();
+});
+
+test("whoever wants no motion gets none", async () => {
+  const w = world.current;
+  await w.provider.script({ steps: [{ reasoning: ["Hm."] }, { wait_gate: "never" }] });
+  await w.say("ses_motion", "Think");
+  const moving = async (reducedMotion: "reduce" | "no-preference") => {
+    const page = await w.page("/s/ses_motion", { reducedMotion });
+    await answer(page).getByText("Thinking…").waitFor();
+    return page.evaluate(() => document.getAnimations().length);
+  };
+  expect(await moving("reduce")).toBe(0);
+  expect(await moving("no-preference")).toBeGreaterThan(0);
 });
 
 test("an answer that is made again is another version, and every tab shows the one that is chosen", async () => {

@@ -72,6 +72,27 @@ test.each(["socket", "http"] as const)(
   },
 );
 
+test("RG-06: what follows a heartbeat is not skipped by a page that comes back", async () => {
+  const w = world.current;
+  const network = await w.network();
+  await w.provider.script({ steps: [{ text: ["Begun, "] }, { wait_gate: "rg06" }, { text: ["ended."] }] });
+  await w.say("ses_rg06", "Go");
+  const page = await blankOverHttp(w);
+  const debug = await page.context().newCDPSession(page);
+  await debug.send("Network.enable");
+  let heard = 0;
+  debug.on("Network.dataReceived", () => heard++);
+  await page.goto(`${network.url}/s/ses_rg06`);
+  await answer(page).getByText("Begun,").waitFor();
+  const before = heard;
+  await expect.poll(() => heard - before, { timeout: patience }).toBeGreaterThanOrEqual(3);
+  network.cut();
+  await w.provider.open("rg06");
+  await w.until("ses_rg06", (s) => s.session.status === "idle");
+  network.restore();
+  await answer(page).getByText("Begun, ended.").waitFor();
+});
+
 test("TP-04: a gateway that ends each answer cleanly ends no run: every tick is shown, once", async () => {
   const w = world.current;
   const gateway = await Gateway.before(w.url, 1_200);

@@ -214,7 +214,7 @@ agents:
     tools: [clock, calculator, notes_list, notes_read, notes_write, notes_delete, weather_sample, long_task, flaky]
   - name: scripted
     model: fake/fake-model
-    tools: [look, put, charge, pay, output]
+    tools: [look, put, charge, pay, output, deaf]
 engine:
   lease: 2s
   poll: 200ms

@@ -22,9 +22,7 @@ function Chat() {
       ))}
       <form action={(data) => void send(String(data.get("text")))}>
         <input name="text" aria-label="Message" placeholder="Plan a trip to Lisbon" required />
-        <button type={run ? "button" : "submit"} onClick={() => run && stop()}>
-          {run ? "Stop" : "Send"}
-        </button>
+        <input type={run ? "button" : "submit"} value={run ? "Stop" : "Send"} onClick={() => run && stop()} />
       </form>
     </>
   );
