@@ -6,7 +6,7 @@
 
 import { type Client, failureOf, isTerminal, type OnBusy, Problem, type SessionView } from "@holdfast/client";
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
-import { Answer, editedId, historyOf, shownId, type Told, waitsForPerson } from "./answer.ts";
+import { Answer, editedId, historyOf, shownId, waitsForPerson } from "./answer.ts";
 import { ChatSession } from "./chat.ts";
 import type { Chunk, Part, Profile } from "./chunk.ts";
 import { outgoing } from "./outgoing.ts";
@@ -118,7 +118,7 @@ export class HoldfastChatTransport<M extends UIMessage = UIMessage> implements C
   follow = (shown: FollowingChat<M>): (() => void) => {
     if (shown.status === "submitted" || shown.status === "streaming") return () => {};
     const chat = this.#chat(shown.id);
-    let before = summary(shown.messages as readonly Told[]);
+    let { messages } = shown;
     let isOver = false;
     let stopList = () => {};
     const stop = chat.watch((view) => {
@@ -127,11 +127,11 @@ export class HoldfastChatTransport<M extends UIMessage = UIMessage> implements C
       stopList =
         !isOver && view.status.name === "missing" ? this.#client.sessions.subscribe(() => {}) : () => {};
       if (isOver || !isSettled(view)) return;
-      const messages = this.#history(shown.id, chat, view);
-      if (!messages) return;
-      const now = summary(messages as readonly unknown[] as readonly Told[]);
-      if (now !== before) shown.setMessages(messages);
-      before = now;
+      const kept = this.#history(shown.id, chat, view);
+      if (!kept) return;
+      const now = joined(messages, kept, view.hasMore, shown.status === "error");
+      if (summary(now) !== summary(messages)) shown.setMessages(now);
+      messages = now;
       if (!this.#owed.has(shown.id)) return;
       isOver = true;
       void shown.resumeStream();
@@ -168,18 +168,22 @@ export class HoldfastChatTransport<M extends UIMessage = UIMessage> implements C
     const isEdit = edited === said.id;
     const id = isEdit ? editedId(said.id, view.messages) : said.id;
     const parent = isEdit && { parent: idIn(view, messages.at(-2)?.id) };
-    // Who writes on has decided not to wait for what was asked.
-    const movesOn = view.run && waitsForPerson(view.run, view, this.#profile);
+    // Who writes on does not wait for what was asked; and what answers an edited message is of no use any more.
+    const movesOn = isEdit || (view.run && waitsForPerson(view.run, view, this.#profile));
     const how = movesOn ? { onBusy: "interrupt" as const } : onBusy && { onBusy };
     chat.mirror.send(outgoing(said), { id, ...parent, ...how, ...(agent && { agent }) });
-    return chat.until((now) => {
-      const failed = now.pending.find((one) => one.id === id)?.state;
-      if (failed?.name === "failed") {
-        chat.mirror.takeBack(id);
-        throw new Error(failed.reason.message);
-      }
-      return targetOf(now, id);
+    const found = chat.until((now) => {
+      const pending = now.pending.find((one) => one.id === id);
+      if (pending?.state.name === "failed") throw new Error(pending.state.reason.message);
+      const target = targetOf(now, id);
+      if (!target && !pending) throw new DOMException("It was stopped before it was sent.", "AbortError");
+      return target;
     }, signal);
+    return found.finally(() => {
+      const { pending } = chat.mirror.getSnapshot();
+      const isRefused = pending.some((one) => one.id === id && one.state.name === "failed");
+      if (isRefused) chat.mirror.takeBack(id); // the page has it, and says why
+    });
   }
 
   async #again(
@@ -191,6 +195,9 @@ export class HoldfastChatTransport<M extends UIMessage = UIMessage> implements C
     const input = idIn(view, last.id);
     const run = view.runs.findLast((one) => one.input === input);
     if (!run) return this.#say(chat, view, [last], last, undefined, signal);
+    // One that is being written is the other answer: the page did not have it to its end.
+    if (!isTerminal(run) && !waitsForPerson(run, view, this.#profile))
+      return { run: run.id, message: run.message };
     if (!isTerminal(run)) await chat.mirror.stop(run.id);
     await chat.until(
       (now) => now.runs.some((one) => one.id === run.id && isTerminal(one)) || undefined,
@@ -297,8 +304,22 @@ function isSettled({ status, pending, gestures }: SessionView): boolean {
   return status.name === "live" && pending.length === 0 && gestures.length === 0;
 }
 
+/** A history, behind what a page has of before it, and before what the server would not take. */
+function joined<M extends UIMessage>(
+  shown: readonly M[],
+  kept: M[],
+  hasMore: boolean,
+  hasFailed: boolean,
+): M[] {
+  const last = shown.at(-1);
+  const first = shown.findIndex(({ id }) => id === kept[0]?.id);
+  const before = hasMore && first > 0 ? shown.slice(0, first) : [];
+  const isUnsent = hasFailed && last?.role === "user" && !kept.some(({ id }) => id === last.id);
+  return [...before, ...kept, ...(isUnsent ? [last] : [])];
+}
+
 /** What a page shows of messages, as far as it changes. */
-function summary(messages: readonly Told[]): string {
+function summary(messages: readonly UIMessage[]): string {
   const states = messages.map(({ id, parts }) => {
     return [
       id,

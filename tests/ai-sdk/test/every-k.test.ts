@@ -128,8 +128,10 @@ describe.each(sdks)("$name", (sdk: Sdk) => {
     const kept = await agree(sdk, id, clients);
     expect(kept.map(textOf)).toEqual(["Where is it?", "I look.It is there."]);
   });
+});
 
-  test.runIf(sdk.approvals)("for every k of an answer that goes on after an approval, too", async () => {
+describe.each(sdks.filter(({ approvals }) => approvals))("$name", (sdk: Sdk) => {
+  test("for every k of an answer that goes on after an approval, too", async () => {
     const { api, provider } = world.current;
     const id = `ak_${sdk.name}`;
     await provider.script(
