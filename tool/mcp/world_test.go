@@ -24,10 +24,14 @@ import (
 	"github.com/holdfast-run/holdfast/tool"
 )
 
-// The test binary is a server as well, when it is told to be one.
+// The test binary is a server or a client as well, when it is told to be one.
 func TestMain(m *testing.M) {
 	if kind := os.Getenv("MCP_TEST_SERVER"); kind != "" {
 		beServer(kind)
+		return
+	}
+	if os.Getenv("MCP_TEST_CLIENT") != "" {
+		beClient(os.Args[len(os.Args)-1])
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -302,6 +306,20 @@ func (m *memory) cut() {
 
 func (m *memory) close()               { m.cut() }
 func (m *memory) lost(err error) error { return err }
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
 
 // raw is a server by hand: it knows the handshake of before, has the tools of a
 // JSON list, and leaves calls to call, which may be nil.
