@@ -86,6 +86,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS, readOnly 
 	config = config.Copy()
 	config.RuntimeParams["statement_timeout"] = "0" // an index on a large table takes its time
 	config.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
+	config.RuntimeParams["lock_timeout"] = strconv.FormatInt(migrationWait.Milliseconds(), 10)
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	if has, err := version(ctx, db); err != nil {
@@ -110,11 +111,25 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS, readOnly 
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+	for try := 1; ; try++ {
+		_, err := provider.Up(ctx)
+		if err == nil {
+			return compatible(ctx, db, known)
+		}
+		if !passing(err) || try == mostMigrations || !rest(ctx, lastWait) {
+			return fmt.Errorf("migrate: %w", err)
+		}
 	}
-	return compatible(ctx, db, known)
 }
+
+const (
+	// migrationWait is how long a migration waits for a table, and everybody who
+	// comes after waits with it.
+	migrationWait = time.Second
+	// mostMigrations is how often it is tried: a process at work may have the
+	// tables in another order.
+	mostMigrations = 60
+)
 
 func lastMigration(files fs.FS) (int64, error) {
 	names, err := fs.Glob(files, "*.sql")
