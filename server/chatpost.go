@@ -37,9 +37,7 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	stream.view.Profile, stream.view.Index = aisdk.ProfileOf(r.Header.Get(aisdk.ProfileHeader)), true
-	read := r.WithContext(r.Context())
-	read.Body, read.ContentLength = http.NoBody, 0
-	return s.serveChat(w, read, p, stream)
+	return s.serveChat(w, r, p, stream)
 }
 
 // readChat reads a request, whatever it says its media type is:

@@ -250,18 +250,14 @@ func (s *Server) fromEnd(w http.ResponseWriter, r *http.Request, p holdfast.Prin
 
 // serveChat answers with a stream. It is counted in already, and counted out
 // here. An error means that nothing has been sent.
-func (s *Server) serveChat(w http.ResponseWriter, r *http.Request, p holdfast.Principal, stream chatStream) error {
+//
+// The connection stays with net/http: one that was taken over says that it will
+// be closed, and then Node takes a cut for the end.
+func (s *Server) serveChat(w http.ResponseWriter, r *http.Request, p holdfast.Principal, stream chatStream) (err error) {
+	defer s.streams.leave()
 	header := w.Header()
 	header.Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
 	header.Set("X-Workflow-Run-Id", stream.view.ID())
-	if s.takeOver(w, r, func(w http.ResponseWriter, r *http.Request) error { return s.tellChat(w, r, p, stream) }) {
-		return nil
-	}
-	defer s.streams.leave()
-	return s.tellChat(w, r, p, stream)
-}
-
-func (s *Server) tellChat(w http.ResponseWriter, r *http.Request, p holdfast.Principal, stream chatStream) (err error) {
 	projector := aisdk.NewProjector(stream.view, s.blobReader(r.Context(), p, stream.session))
 	began := time.Now()
 	defer func() { // also when the connection is broken off

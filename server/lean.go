@@ -72,12 +72,7 @@ func (s *Server) takeOver(w http.ResponseWriter, r *http.Request, serve func(htt
 
 // survive keeps a panic of one stream from ending the process, as net/http does.
 func (s *Server) survive(conn net.Conn, request string) {
-	broken := recover()
-	switch {
-	case broken == nil:
-	case broken == http.ErrAbortHandler: //nolint:errorlint // what was panicked with, as net/http compares it
-		conn.Close()
-	default:
+	if broken := recover(); broken != nil {
 		s.opts.Log.Error("stream panicked", slog.String("request", request),
 			slog.String("panic", fmt.Sprint(broken)), slog.String("stack", string(debug.Stack())))
 		conn.Close()
