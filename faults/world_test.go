@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/fakellm"
-	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/session"
 )
 
@@ -41,22 +40,6 @@ type world struct {
 	quietOracles bool
 	config       string
 	store        string // the URL of its database; empty: SQLite in the folder
-}
-
-// usualStore is the URL of a fresh database where FAULTS_STORE says postgres; empty: SQLite.
-func usualStore(t *testing.T) string {
-	t.Helper()
-	if os.Getenv("FAULTS_STORE") != "postgres" {
-		return ""
-	}
-	return pgtest.New(t)
-}
-
-// onSQLite skips a test of what only SQLite has, where the worlds keep sessions elsewhere.
-func onSQLite(t *testing.T) {
-	if os.Getenv("FAULTS_STORE") != "" {
-		t.Skip("it is about a data folder")
-	}
 }
 
 // doctor examines everything that is kept, as it is now.
@@ -87,7 +70,9 @@ type settings struct {
 	approval   time.Duration
 	streams    int
 	lenient    bool
-	store      string // the URL of a database; default: SQLite, or what FAULTS_STORE says
+	store      string // the URL of a database; default, as with those below: what FAULTS_ON says
+	redis      string // its URL
+	temporal   string // its address
 	env        []string
 }
 
@@ -101,9 +86,7 @@ func newWorld(t *testing.T, s settings) *world {
 func newWorldIn(t *testing.T, dir string, s settings) *world {
 	t.Helper()
 	t.Parallel()
-	if s.store == "" {
-		s.store = usualStore(t)
-	}
+	s.usualParts(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	w := &world{t: t, ctx: ctx, dir: dir, http: &http.Client{}, seen: map[string]bool{}, store: s.store}
@@ -143,13 +126,7 @@ func (s settings) yaml(provider string) string {
 			line("      %s: %d", name, n)
 		}
 	}
-	line("engine:\n  lease: %s\n  poll: 200ms\n  retryFirst: 50ms\n  retryMax: 500ms\n  crashFirst: 100ms", lease)
-	if s.slots > 0 {
-		line("  slots: %d", s.slots)
-	}
-	if s.drain > 0 {
-		line("  drain: %s", s.drain)
-	}
+	s.stackYAML(line)
 	if s.heartbeat > 0 || s.streams > 0 {
 		line("server:")
 	}
@@ -158,9 +135,6 @@ func (s settings) yaml(provider string) string {
 	}
 	if s.streams > 0 {
 		line("  maxStreams: %d", s.streams)
-	}
-	if s.store != "" {
-		line("store:\n  url: %s", s.store)
 	}
 	if s.retention != 0 {
 		line("retention: %s", s.retention)

@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -33,16 +35,37 @@ func Start(tb testing.TB) *Server {
 	tb.Helper()
 	s := &Server{dir: tb.TempDir()}
 	tb.Cleanup(s.Kill)
-	var err error
+	if err := s.begin(); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// begin starts a server on a free port.
+func (s *Server) begin() (err error) {
 	for range 5 { // another process may take the port
 		if s.port, err = freePort(); err == nil {
 			if err = s.start(); err == nil {
-				return s
+				return nil
 			}
 		}
 	}
-	tb.Fatal(err)
-	return nil
+	return err
+}
+
+var shared = sync.OnceValues(func() (*Server, error) {
+	s := &Server{dir: os.TempDir()} // nothing is written there
+	return s, s.begin()
+})
+
+// Shared gives the URL of the test binary's server, which nobody kills.
+func Shared(tb testing.TB) string {
+	tb.Helper()
+	s, err := shared()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s.URL()
 }
 
 // URL is where the server listens, also after it was started again.
