@@ -41,6 +41,7 @@ func (c Config) build(dir string, extra map[string]tool.Tool) (built, error) {
 	c.Store.check(b.fault)
 	b.notNegative("store.connections", c.Store.Connections)
 	c.Engine.check(b.fault)
+	c.checkMCP(b.fault)
 	b.makeModels()
 	for i := range c.Agents {
 		b.makeAgent(i)

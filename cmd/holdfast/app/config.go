@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-run/holdfast/agent"
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/tool"
+	"github.com/holdfast-run/holdfast/tool/mcp"
 )
 
 // Config is holdfast.yaml. A field that is not known is an error that names its line.
@@ -26,6 +27,9 @@ type Config struct {
 	Agents []AgentConfig `yaml:"agents"`
 	// Tools tunes the built-in tools.
 	Tools ToolsConfig `yaml:"tools"`
+	// MCP are the servers whose tools agents can use, by the name that begins the
+	// names of their tools.
+	MCP map[string]mcp.Config `yaml:"mcp"`
 	// Store says where sessions are kept.
 	Store StoreConfig `yaml:"store"`
 	// Engine tunes how runs are carried.
@@ -47,6 +51,7 @@ type AgentConfig struct {
 	Model        string       `yaml:"model"` // "provider/name"
 	Instructions string       `yaml:"instructions"`
 	Tools        []ToolConfig `yaml:"tools"`
+	MCP          []string     `yaml:"mcp"` // the servers whose tools it has
 	MaxTokens    int          `yaml:"maxTokens"`
 	Temperature  *float64     `yaml:"temperature"`
 	Reasoning    string       `yaml:"reasoning"`

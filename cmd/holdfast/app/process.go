@@ -82,19 +82,32 @@ func (p *process) open(ctx context.Context, made parts, carries bool) (rt *holdf
 		endEngine()
 		return nil, nil, err
 	}
+	agents, endServers := made.agents, func() {}
+	servers, err := config.openMCP(agents, log)
+	if err != nil {
+		endEngine()
+		return nil, nil, err
+	}
+	if carries {
+		agents, makeEngine = servers.agents, servers.before(makeEngine)
+	}
 	rt, err = holdfast.Open(ctx, holdfast.Options{
 		Store: openStore, Doorbell: bell, Engine: makeEngine,
-		Agents: made.agents, Models: made.models.Model, Feed: feed.Options{Heartbeat: config.Server.Heartbeat, Log: log},
+		Agents: agents, Models: made.models.Model, Feed: feed.Options{Heartbeat: config.Server.Heartbeat, Log: log},
 		CancelGrace: config.CancelGrace, Retention: config.Retention, Log: log,
 	})
 	if err != nil {
 		endEngine()
 		return nil, nil, config.Store.explain(p.Data, err)
 	}
+	if carries {
+		endServers = servers.run(ctx)
+	}
 	return rt, func() {
 		if err := rt.Close(); err != nil {
 			log.Error("close the store", slog.Any("error", err))
 		}
+		endServers()
 		endEngine()
 	}, nil
 }
