@@ -3,7 +3,7 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import type { Turn } from "./provider.ts";
-import { patience, sizes, worldOfFile } from "./world.ts";
+import { sizes, worldOfFile } from "./world.ts";
 
 const world = worldOfFile();
 
@@ -91,11 +91,11 @@ test.each(ends)(
       await stop(one).waitFor({ state: "detached" });
       expect(await one.getByRole("main").locator(".spin, .thinking, [role=progressbar]").count()).toBe(0);
     }
-    const live = await shown(page);
-    expect(await shown(other)).toBe(live);
-    await page.reload();
-    await expect.poll(() => shown(page), { timeout: patience }).toBe(live);
-    for (const one of [page, other]) await one.context().close();
+    const fresh = await w.page(`/s/${session}`);
+    await answer(fresh).getByText(end.words).first().waitFor();
+    const pages = [page, other, fresh];
+    await expect.poll(async () => new Set(await Promise.all(pages.map(shown))).size).toBe(1);
+    for (const one of pages) await one.context().close();
   },
 );
 

@@ -5,7 +5,7 @@ import { mkdirSync } from "node:fs";
 import type { Page, WebSocketRoute } from "playwright-core";
 import { expect, test } from "vitest";
 import { binary } from "./process.ts";
-import { patience, worldOfFile } from "./world.ts";
+import { worldOfFile } from "./world.ts";
 
 const world = worldOfFile({
   prepare(data) {
@@ -52,7 +52,7 @@ test("1: a pending approval is there all the time, however often the page reconn
   page.on("websocket", () => sockets++);
   for (let i = 1; i <= 4; i++) {
     network.drop();
-    await expect.poll(() => sockets, { timeout: patience }).toBeGreaterThanOrEqual(i);
+    await expect.poll(() => sockets).toBeGreaterThanOrEqual(i);
     await page.getByText("Connected").first().waitFor();
   }
   expect(await page.evaluate(() => (window as unknown as { seen: { gone: number } }).seen.gone)).toBe(0);

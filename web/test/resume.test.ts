@@ -3,7 +3,7 @@
 import { cpSync, rmSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { patience, worldOfFile } from "./world.ts";
+import { worldOfFile } from "./world.ts";
 
 const world = worldOfFile({ settings: "retention: 1s\n" });
 
@@ -38,7 +38,7 @@ test("RG-01: whenever a page is opened while much is said, it misses nothing", a
   }
   await w.until("ses_rg01", (s) => s.session.status === "idle");
   for (const page of pages) {
-    await expect.poll(() => prose(page), { timeout: patience }).toBe(words.join("").trim());
+    await expect.poll(() => prose(page)).toBe(words.join("").trim());
   }
   await context.close();
 });
@@ -62,9 +62,9 @@ test("RG-03: a page that comes back after its place was folded away shows the wh
   await w.until("ses_rg03", (s) => s.session.status === "idle");
   const isFolded = async () =>
     (await w.client.api.events("ses_rg03")).frames.some(({ type }) => type === "folded");
-  await expect.poll(isFolded, { timeout: patience }).toBe(true);
+  await expect.poll(isFolded).toBe(true);
   network.restore();
-  await expect.poll(() => prose(page), { timeout: patience }).toBe(words.join("").trim());
+  await expect.poll(() => prose(page)).toBe(words.join("").trim());
   // What was folded is said where the log is shown.
   await page.getByRole("button", { name: "How it went" }).click();
   await page.getByRole("tab", { name: "Events" }).click();
@@ -167,7 +167,7 @@ test("RG-10: a page that rejoins in the middle has all kinds of parts", async ()
     expect(await answers(one).getByText("Thought about it").count()).toBe(2);
     expect(await one.getByRole("region", { name: /^Tool/ }).count()).toBe(2);
   }
-  expect(await answers(page).textContent()).toBe(await answers(fresh).textContent());
+  await expect.poll(() => answers(page).textContent()).toBe(await answers(fresh).textContent());
 });
 
 test("DU-01: a text is not doubled by a rejoin, on the same page or on a fresh one, over either transport", async () => {
@@ -196,9 +196,9 @@ test("DU-01: a text is not doubled by a rejoin, on the same page or on a fresh o
     await answers(fresh).getByText("Hello wor").waitFor();
     await w.provider.open(session);
     for (const one of [page, fresh]) {
-      await expect.poll(() => prose(one), { timeout: patience }).toBe("Hello world");
+      await expect.poll(() => prose(one)).toBe("Hello world");
       await one.reload();
-      await expect.poll(() => prose(one), { timeout: patience }).toBe("Hello world");
+      await expect.poll(() => prose(one)).toBe("Hello world");
       expect(await answers(one).count()).toBe(1);
     }
   }
@@ -240,7 +240,7 @@ test("DU-04: two messages that say the same are two, live, after a reload and in
   await page.getByRole("article", { name: "You, not yet received" }).getByText("ok").waitFor();
   expect(await said(page).getByText("ok", { exact: true }).count()).toBe(1);
   network.restore();
-  await expect.poll(() => answers(page).getByText("Yes.").count(), { timeout: patience }).toBe(3);
+  await expect.poll(() => answers(page).getByText("Yes.").count()).toBe(3);
   const other = await w.page("/s/ses_du04");
   await page.reload();
   for (const one of [page, other]) {

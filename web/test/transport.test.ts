@@ -3,7 +3,7 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { Gateway } from "./gateway.ts";
-import { patience, type World, worldOfFile } from "./world.ts";
+import { type World, worldOfFile } from "./world.ts";
 
 /** The server speaks every second where it else does every 15 s: silences pass 15 times as fast. */
 const world = worldOfFile({ settings: "server:\n  heartbeat: 1s\n" });
@@ -85,7 +85,7 @@ test("RG-06: what follows a heartbeat is not skipped by a page that comes back",
   await page.goto(`${network.url}/s/ses_rg06`);
   await answer(page).getByText("Begun,").waitFor();
   const before = heard;
-  await expect.poll(() => heard - before, { timeout: patience }).toBeGreaterThanOrEqual(3);
+  await expect.poll(() => heard - before).toBeGreaterThanOrEqual(3);
   network.cut();
   await w.provider.open("rg06");
   await w.until("ses_rg06", (s) => s.session.status === "idle");
@@ -193,7 +193,7 @@ test("a tab that is hidden for five minutes stays connected, goes on, and paints
   for (let minute = 1; minute <= 5; minute++) {
     if (minute === 3) await w.provider.open("hidden");
     const before = heard;
-    await expect.poll(() => heard - before, { timeout: patience }).toBeGreaterThan(1);
+    await expect.poll(() => heard - before).toBeGreaterThan(1);
     // A hidden page's timers run once a minute.
     await page.clock.fastForward(60_000);
   }
