@@ -1,6 +1,5 @@
 import { type Browser as Chromium, chromium, type Page as Tab } from "playwright-core";
-import { afterAll, beforeAll, expect } from "vitest";
-import { dist } from "./pages.ts";
+import { afterAll, beforeAll, expect, inject } from "vitest";
 import type { Message, Sdk } from "./sdk.ts";
 import { Site } from "./site.ts";
 import { patience, type World } from "./world.ts";
@@ -26,7 +25,7 @@ export class Browser {
     return new Browser(await chromium.launch({ executablePath, args: switches }));
   }
 
-  /** A page on a chat: one of those in `dist`. */
+  /** A page on a chat, built with a version of the SDK. */
   async open(world: World, name: Sdk["name"], chat: string, query = ""): Promise<Page> {
     const page = new Page(await this.tab(world, `${name}/${query}#${chat}`));
     await page.until((shown) => shown.status !== "");
@@ -35,7 +34,7 @@ export class Browser {
 
   /** What is at a path of the site, for a new person. */
   async tab(world: World, path: string): Promise<Tab> {
-    this.#served ??= await Site.before(world.url, dist);
+    this.#served ??= await Site.before(world.url, inject("pages"));
     const context = await this.#chromium.newContext();
     context.setDefaultTimeout(patience);
     const tab = await context.newPage();

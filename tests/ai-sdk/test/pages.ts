@@ -1,8 +1,15 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { build } from "vite";
+import type { TestProject } from "vitest/node";
 
-/** Where the built page of each version is. */
-export const dist: string = join(import.meta.dirname, "../dist");
+declare module "vitest" {
+  interface ProvidedContext {
+    /** The folder with the built page of each version, and the example. */
+    pages: string;
+  }
+}
 
 /** The packages of each version. */
 const versions = {
@@ -12,7 +19,8 @@ const versions = {
 };
 
 /** Builds the pages, once for all tests. */
-export default async function setup(): Promise<void> {
+export default async function setup({ provide }: TestProject): Promise<() => void> {
+  const dist = mkdtempSync(join(tmpdir(), "holdfast-pages-"));
   for (const [name, packages] of Object.entries(versions)) {
     await build({
       configFile: false,
@@ -36,4 +44,6 @@ export default async function setup(): Promise<void> {
     logLevel: "error",
     build: { outDir: join(dist, "example"), emptyOutDir: true },
   });
+  provide("pages", dist);
+  return () => rmSync(dist, { recursive: true, force: true });
 }

@@ -46,7 +46,7 @@ type ChatInit = {
   readonly messages?: readonly Message[];
   readonly sendAutomaticallyWhen?: ((options: { messages: Message[] }) => boolean) | undefined;
   /** Hears of each change of the status, as a hook would. */
-  readonly onStatus?: () => void;
+  readonly onStatus?: () => unknown;
 };
 
 /** One version of the SDK. */
@@ -67,8 +67,8 @@ class State {
   error: Error | undefined;
   messages: Message[];
   #status: Chat["status"] = "ready";
-  readonly #onStatus: () => void;
-  constructor(messages: readonly Message[], onStatus: () => void) {
+  readonly #onStatus: () => unknown;
+  constructor(messages: readonly Message[], onStatus: () => unknown) {
     this.messages = structuredClone(messages) as Message[];
     this.#onStatus = onStatus;
   }

@@ -34,8 +34,13 @@ class Tab {
   }
 
   /** A page as the README has it: its history, then what happens now. */
-  static async open(sdk: Sdk, id: string, options: TransportOptions = {}): Promise<Tab> {
-    const tab = new Tab(options);
+  static async open(
+    sdk: Sdk,
+    id: string,
+    options: TransportOptions & { looksOn?: boolean } = {},
+  ): Promise<Tab> {
+    const { looksOn = true, ...rest } = options;
+    const tab = new Tab(rest);
     open.push(tab);
     const messages = (await tab.transport.messages(id)) as unknown as Message[];
     tab.chat = sdk.chat({
@@ -43,9 +48,9 @@ class Tab {
       transport: tab.transport,
       messages,
       sendAutomaticallyWhen: sdk.isApproved,
-      onStatus: () => tab.#follow(),
+      onStatus: () => looksOn && tab.#follow(),
     });
-    tab.#follow();
+    if (looksOn) tab.#follow();
     return tab;
   }
 
@@ -142,13 +147,14 @@ describe.each(sdks)("$name", (sdk) => {
     const [one, two] = [await Tab.open(sdk, id), await Tab.open(sdk, id)];
     void one.chat.sendMessage({ text: `first ${id}` });
     await until(() => [one, two].every((tab) => textOf(tab.last) === "One"));
-    await two.chat.stop(); // it looks away, and the run goes on
-    void two.chat.sendMessage({ text: `second ${id}` });
-    await until(() => two.client.sessions.session(id).getSnapshot().inbox.length === 1);
+    const third = await Tab.open(sdk, id, { looksOn: false });
+    void third.chat.sendMessage({ text: `second ${id}` });
+    await until(() => one.client.sessions.session(id).getSnapshot().inbox.length === 1);
+    expect(third.chat.status).toBe("submitted");
     await provider.open(`${id} 1`);
-    await until(() => [one, two].every((tab) => textOf(tab.last) === "Two"));
+    await until(() => [one, two, third].every((tab) => textOf(tab.last) === "Two"));
     await provider.open(`${id} 2`);
-    await until(() => [one, two].every((tab) => isReady(tab) && textOf(tab.last) === "Two done."));
+    await until(() => [one, two, third].every((tab) => isReady(tab) && textOf(tab.last) === "Two done."));
     expect(one.chat.messages.map(textOf)).toEqual([`first ${id}`, "One done.", `second ${id}`, "Two done."]);
     await agrees(sdk, one);
     await agrees(sdk, two);
