@@ -129,6 +129,7 @@ func (b *batch) begin(entries []*entry, wait time.Duration) {
 		b.w.batch++
 		var q pgx.Batch
 		q.Queue(`BEGIN`)
+		b.queueClock(&q)
 		query := skipHeads
 		if wait > 0 {
 			query = lockHeads
@@ -136,18 +137,7 @@ func (b *batch) begin(entries []*entry, wait time.Duration) {
 		}
 		q.Queue(upsertWriter, b.w.id, b.w.batch)
 		queueNewHeads(&q, entries, created)
-		before := time.Now()
 		b.queueLocks(&q, query, entries, &locked)
-		q.Queue(selectClock).QueryRow(func(row pgx.Row) error {
-			var then time.Time
-			if err := row.Scan(&then); err != nil {
-				return err
-			}
-			if b.store.clock.own == nil {
-				b.store.clock.heard(before, then)
-			}
-			return nil
-		})
 		err = b.w.conn.SendBatch(ctx, &q).Close()
 	}
 	if err != nil {
@@ -155,6 +145,22 @@ func (b *batch) begin(entries []*entry, wait time.Duration) {
 	}
 	b.now = b.store.now()
 	b.take(entries, locked, created)
+}
+
+// queueClock looks at the database's clock, first of all: waiting for rows takes time.
+func (b *batch) queueClock(q *pgx.Batch) {
+	if b.store.clock.own != nil {
+		return
+	}
+	before := time.Now()
+	q.Queue(selectClock).QueryRow(func(row pgx.Row) error {
+		var then time.Time
+		if err := row.Scan(&then); err != nil {
+			return err
+		}
+		b.store.clock.heard(before, then)
+		return nil
+	})
 }
 
 // queueNewHeads makes rows for sessions of which none is known. created will have those that are new.

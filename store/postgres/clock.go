@@ -28,8 +28,13 @@ func (c *clock) now() time.Time {
 
 const selectClock = `SELECT clock_timestamp()`
 
-// clockAge is after which time the database is asked again.
-const clockAge = 10 * time.Second
+const (
+	// clockAge is after which time the database is asked again.
+	clockAge = 10 * time.Second
+	// clockTrip is how long an answer may take to be believed, unless the last
+	// that was believed is very old: it may have been late on its way.
+	clockTrip = 100 * time.Millisecond
+)
 
 // ask looks at the database's clock.
 func (c *clock) ask(ctx context.Context, q querier) error {
@@ -45,11 +50,14 @@ func (c *clock) ask(ctx context.Context, q querier) error {
 	return nil
 }
 
-// heard notes what the database's clock said at some time since before.
+// heard notes what the database's clock said soon after before.
 func (c *clock) heard(before, then time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.then, c.asked = then, before.Add(time.Since(before)/2)
+	if time.Since(before) > clockTrip && time.Since(c.asked) < 10*clockAge {
+		return
+	}
+	c.then, c.asked = then, before
 }
 
 // stale says that the database should be asked again.

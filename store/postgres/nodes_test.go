@@ -20,7 +20,7 @@ import (
 
 const (
 	countWriters = 8
-	countSeqs    = 250 // appends of each
+	countSeqs    = 500 // appends of each
 )
 
 // countChild appends to one session from several goroutines. Each decision
