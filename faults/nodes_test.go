@@ -155,6 +155,29 @@ func TestTheRunsOfANodeThatIsKilledGoOnWithinTheLease(t *testing.T) {
 	}
 }
 
+func TestANodeThatStoodStillWritesNothingWhenItWakes(t *testing.T) {
+	a, b := newNodes(t, settings{})
+	b.srv.signal(syscall.SIGSTOP) // so that a carries
+	a.llm.Script(fakellm.Reply(deltas(2000, 5*time.Millisecond)...))
+	run := a.submit("ses", "go")
+	a.arrives(1)
+	b.srv.signal(syscall.SIGCONT)
+	pause(t, 300*time.Millisecond)
+	a.llm.SetDefault(func(fakellm.Request) fakellm.Turn { return fakellm.Reply(deltas(400, 10*time.Millisecond)...) })
+	wait := b.watch("ses", "run.completed")
+	a.srv.signal(syscall.SIGSTOP) // in the middle of whatever it does
+	b.until(run, "to be taken over", func(r session.Run) bool { return r.Attempt == 2 && r.Status == session.Running })
+	a.srv.signal(syscall.SIGCONT)
+	if got := b.ends(run); got.Status != session.Completed || got.Attempt != 2 {
+		t.Errorf("the run is %s at attempt %d: %+v", got.Status, got.Attempt, got.Error)
+	}
+	wait()
+	if got := a.text("ses"); got != b.text("ses") {
+		t.Error("the nodes give different texts")
+	}
+	b.continues("ses")
+}
+
 func TestACancelOnOneNodeStopsARunThatAnotherCarries(t *testing.T) {
 	a, b := newNodes(t, settings{})
 	gate := make(chan struct{})

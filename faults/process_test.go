@@ -48,14 +48,20 @@ type process struct {
 	log  strings.Builder // its log, guarded by mu
 }
 
-var listening = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)`)
+// What a process says when it is ready: a server where it listens, a worker that it carries.
+var listening = regexp.MustCompile(`(http://127\.0\.0\.1:\d+|Holdfast carries runs)`)
 
-// start starts the binary over dir on the given port (0: a free one).
+// start starts a server over dir on the given port (0: a free one).
 func start(t *testing.T, dir, config string, port int, env ...string) *process {
 	t.Helper()
+	return launch(t, dir, config, env, "serve", "--listen", fmt.Sprintf("127.0.0.1:%d", port))
+}
+
+// launch starts the binary over dir.
+func launch(t *testing.T, dir, config string, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{done: make(chan struct{})}
-	p.cmd = exec.Command(binary, "serve", "--listen", fmt.Sprintf("127.0.0.1:%d", port),
-		"--data", filepath.Join(dir, "data"), "--config", config, "--log-level", "info")
+	p.cmd = exec.Command(binary, append(args, "--data", filepath.Join(dir, "data"), "--config", config, "--log-level", "info")...)
 	p.cmd.Env = append(os.Environ(), append([]string{"LEDGER=" + filepath.Join(dir, "ledger"), "FAKE_KEY=sk-fake-secret"}, env...)...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout, err := p.cmd.StdoutPipe()

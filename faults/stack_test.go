@@ -50,6 +50,13 @@ func onSQLite(t *testing.T) {
 	}
 }
 
+// onTemporal skips a test of the whole stack, which is run with the whole stack only.
+func onTemporal(t *testing.T) {
+	if stack(t) != "temporal" {
+		t.Skip("it is about the whole stack: FAULTS_ON=temporal")
+	}
+}
+
 // usualParts fills what a world stands on beside its store.
 func (s *settings) usualParts(t *testing.T) {
 	t.Helper()
