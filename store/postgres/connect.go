@@ -100,7 +100,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS, readOnly 
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }() // which lets the lock go
 	if _, err := lock.ExecContext(ctx, `SET lock_timeout = 0`); err != nil {
 		return err
 	}

@@ -120,14 +120,13 @@ func environmental(err error) bool {
 	if errors.As(err, &refused) || errors.Is(err, errPanic) {
 		return false
 	}
-	switch code := codeOf(err); {
-	case code == "":
+	code := codeOf(err)
+	if code == "" {
 		return true
-	default:
-		switch code[:2] {
-		case "21", "22", "23", "42", "54":
-			return false
-		}
+	}
+	switch code[:2] {
+	case "21", "22", "23", "42", "54":
+		return false
 	}
 	return true
 }
