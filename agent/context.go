@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -56,7 +57,7 @@ func userMessage(m *session.Message) model.Message {
 			out.Parts = append(out.Parts, model.Part{Kind: model.TextPart, Text: string(p.Data)})
 		case session.PartFile:
 			if p.File != nil && p.File.URL != "" {
-				out.Parts = append(out.Parts, model.Part{Kind: model.FilePart, MediaType: p.File.MediaType, URL: p.File.URL})
+				out.Parts = append(out.Parts, filePart(p.File))
 			} else if p.File != nil {
 				out.Parts = append(out.Parts, model.Part{Kind: model.TextPart, Text: fmt.Sprintf("[file %s, %s]", p.File.Name, p.File.MediaType)})
 			}
@@ -66,6 +67,23 @@ func userMessage(m *session.Message) model.Message {
 		out.Parts = []model.Part{{Kind: model.TextPart, Text: "(empty message)"}}
 	}
 	return out
+}
+
+// filePart is a file as the model sees it. Not every provider reads the content
+// that is in a data URL.
+func filePart(f *session.File) model.Part {
+	part := model.Part{Kind: model.FilePart, MediaType: f.MediaType, URL: f.URL}
+	if content, found := strings.CutPrefix(f.URL, "data:"); found {
+		if kind, encoded, cut := strings.Cut(content, ";base64,"); cut {
+			if raw, err := base64.StdEncoding.DecodeString(encoded); err == nil && len(raw) > 0 {
+				part.URL, part.Data = "", raw
+				if part.MediaType == "" {
+					part.MediaType = kind
+				}
+			}
+		}
+	}
+	return part
 }
 
 // assistantMessages tells one assistant message as the model must see it: a
@@ -138,6 +156,11 @@ func tell(c *session.ToolCall, limit int) (call, result model.Part) {
 	}
 	result = model.Part{Kind: model.ResultPart, Call: c.ID, Name: c.Name}
 	result.Text, result.Failed = resultText(c)
+	for i := range c.Files {
+		if c.Files[i].URL != "" {
+			result.Files = append(result.Files, filePart(&c.Files[i]))
+		}
+	}
 	if len(result.Text) > limit {
 		shown := session.TrimText(result.Text, limit)
 		result.Text = fmt.Sprintf("%s\n[%d more bytes are not shown]", shown, len(result.Text)-len(shown))

@@ -189,6 +189,16 @@ func TestAResultIsToldByteForByte(t *testing.T) {
 	}
 }
 
+func TestAPictureThatWasUnpackedIsShownWithItsResult(t *testing.T) {
+	got := told(t, session.ToolCall{Status: session.CallCompleted, Result: json.RawMessage(`"two pictures"`), Files: []session.File{
+		{MediaType: "image/png", URL: "data:image/png;base64,YSBwaWN0dXJl", Blob: &session.Blob{Hash: "x"}},
+		{MediaType: "image/png", Blob: &session.Blob{Hash: "y"}},
+	}}, agent.Limits{})
+	if len(got.Files) != 1 || got.Files[0].Kind != model.FilePart || string(got.Files[0].Data) != "a picture" || got.Files[0].URL != "" {
+		t.Errorf("the model is shown %+v", got.Files)
+	}
+}
+
 func TestALongResultIsCutOnACharacterAndSaysSo(t *testing.T) {
 	raw, _ := json.Marshal(strings.Repeat("a", 99) + "😀" + strings.Repeat("b", 100))
 	got := told(t, session.ToolCall{Status: session.CallCompleted, Result: raw}, agent.Limits{ToolOutput: 101}).Text

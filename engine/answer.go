@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,9 +20,16 @@ import (
 const (
 	// maxInlineText bounds a text part in a message; a larger one becomes a blob with a preview of this size.
 	maxInlineText = 256 << 10
+	// maxPictures bounds the pictures of tools that a model sees in one call: the
+	// newest. maxPicture bounds one, in bytes: no provider takes larger ones.
+	maxPictures = 16
+	maxPicture  = 3_750_000
 	// maxRetryAfter is the longest wait that a provider may ask for.
 	maxRetryAfter = time.Hour
 )
+
+// pictureTypes are those that every provider takes.
+var pictureTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // callModel makes one try of a model call and records its answer or its failure.
 func (k *carry) callModel(ctx context.Context, n agent.CallModel) error {
@@ -70,8 +78,12 @@ func (k *carry) request(ctx context.Context, step int) (model.Request, error) {
 	if err != nil {
 		return model.Request{}, err
 	}
-	for i := range branch {
+	pictures := maxPictures
+	for i := len(branch) - 1; i >= 0; i-- { // the newest first
 		if err := k.unpack(ctx, &branch[i]); err != nil {
+			return model.Request{}, err
+		}
+		if err := k.unpackPictures(ctx, &branch[i], &pictures); err != nil {
 			return model.Request{}, err
 		}
 	}
@@ -104,6 +116,31 @@ func (k *carry) unpack(ctx context.Context, m *session.Message) error {
 				return err
 			}
 			t.Arguments = raw
+		}
+	}
+	return nil
+}
+
+// unpackPictures puts the pictures that tools gave back into a message, as many
+// as are left; others the model knows by the text of their result.
+func (k *carry) unpackPictures(ctx context.Context, m *session.Message, left *int) error {
+	for i := len(m.Parts) - 1; i >= 0; i-- {
+		t := m.Parts[i].Tool
+		if t == nil || len(t.Files) == 0 {
+			continue
+		}
+		t.Files = slices.Clone(t.Files)
+		for j := range t.Files {
+			f := &t.Files[j]
+			if *left == 0 || f.Blob == nil || f.Blob.Size > maxPicture || !slices.Contains(pictureTypes, f.MediaType) {
+				continue
+			}
+			raw, err := k.blob(ctx, f.Blob)
+			if err != nil {
+				return err
+			}
+			*left--
+			f.URL = "data:" + f.MediaType + ";base64," + base64.StdEncoding.EncodeToString(raw)
 		}
 	}
 	return nil

@@ -122,16 +122,26 @@ func (k *carry) keep(ctx context.Context, started session.ToolStarted, result to
 	if err != nil {
 		return session.ToolFailed{Message: started.Message, Call: started.Call, Error: tool.FailureOf(err)}
 	}
+	lost := func(err error) session.Data {
+		return session.ToolFailed{Message: started.Message, Call: started.Call, Error: session.Failure{
+			Code: "result_lost", Message: "the call was made, but its result could not be kept: " + err.Error(),
+		}}
+	}
 	completed := session.ToolCompleted{Message: started.Message, Call: started.Call, Cut: cut}
 	var whole json.RawMessage
 	if completed.Result, whole = tool.Inline(value); whole != nil {
 		// The call happened whether or not its run was told to stop meanwhile.
 		completed.Blob, err = k.putBlob(context.WithoutCancel(ctx), "application/json", string(whole))
 		if err != nil {
-			return session.ToolFailed{Message: started.Message, Call: started.Call, Error: session.Failure{
-				Code: "result_lost", Message: "the call was made, but its result could not be kept: " + err.Error(),
-			}}
+			return lost(err)
 		}
+	}
+	for _, f := range result.Files {
+		blob, err := k.putBlob(context.WithoutCancel(ctx), f.MediaType, string(f.Content))
+		if err != nil {
+			return lost(err)
+		}
+		completed.Files = append(completed.Files, session.File{Name: f.Name, MediaType: f.MediaType, Blob: blob})
 	}
 	return completed
 }

@@ -75,7 +75,7 @@ const (
 	ReasoningPart PartKind = "reasoning" // Text and, where the provider gave one, Signature
 	FilePart      PartKind = "file"      // MediaType and Data or URL
 	CallPart      PartKind = "call"      // Call, Name, Arguments
-	ResultPart    PartKind = "result"    // Call, Name, Text, Failed
+	ResultPart    PartKind = "result"    // Call, Name, Text, Failed, Files
 )
 
 // Part is one piece of a message.
@@ -93,7 +93,9 @@ type Part struct {
 	// so, but for halves of surrogate pairs. Empty means {}.
 	Arguments json.RawMessage
 	// Failed marks a result that tells of an error.
-	Failed    bool
+	Failed bool
+	// Files are file parts that came with a result: pictures, for models that see.
+	Files     []Part
 	MediaType string
 	Data      []byte
 	URL       string

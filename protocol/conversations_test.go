@@ -101,6 +101,9 @@ func parallelTools(s *script) {
 		return session.ToolCompleted{
 			Message: m, Call: id, Result: json.RawMessage(`"The beginning of a long"`), Cut: 12,
 			Blob: &session.Blob{Hash: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Size: 70_000, MediaType: "text/plain; charset=utf-8"},
+			Files: []session.File{{Name: "paris.png", MediaType: "image/png", Blob: &session.Blob{
+				Hash: "5df6e0e2761359d30a8275058e299fcc0381534545f55cf43e41983f5d4c9456", Size: 1200, MediaType: "image/png",
+			}}},
 		}
 	})
 	s.carry("run_1", session.StepCompleted{})

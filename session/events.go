@@ -230,6 +230,8 @@ type ToolCompleted struct {
 	// Result is the JSON value, or for a value over 64 KiB a preview as a JSON string, with Blob set.
 	Result json.RawMessage `json:"result"`
 	Blob   *Blob           `json:"blob,omitempty"`
+	// Files are what the call gave beside its result, each with its Blob.
+	Files []File `json:"files,omitempty"`
 	// Cut is how many bytes of the tool's output were over the limit and not kept.
 	Cut int64 `json:"cut,omitempty"`
 	// By names the person who said that an unknown outcome was this one.

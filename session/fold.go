@@ -315,7 +315,7 @@ func (s *State) applyTool(e Event) {
 		}
 	case ToolCompleted:
 		if c := settle(d.Message, d.Call, CallCompleted); c != nil {
-			c.Result, c.Blob, c.Cut = d.Result, d.Blob, d.Cut
+			c.Result, c.Blob, c.Cut, c.Files = d.Result, d.Blob, d.Cut, d.Files
 			if c.Result == nil {
 				c.Result = json.RawMessage("null") // as the log has it
 			}

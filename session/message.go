@@ -134,6 +134,7 @@ type ToolCall struct {
 	Progress      *Progress       `json:"progress,omitempty"`
 	Result        json.RawMessage `json:"result,omitempty"`
 	Blob          *Blob           `json:"blob,omitempty"` // the whole result, when Result is a preview
+	Files         []File          `json:"files,omitempty"`
 	Cut           int64           `json:"cut,omitempty"`
 	Error         *Failure        `json:"error,omitempty"`
 	By            string          `json:"by,omitempty"`   // who denied or resolved it

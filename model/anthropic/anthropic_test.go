@@ -91,7 +91,9 @@ func TestTheRequestIsWhatTheServerExpects(t *testing.T) {
 				{Kind: model.CallPart, Call: "functions.look:0", Name: "look", Arguments: json.RawMessage(`{"a": 1}`)},
 				{Kind: model.CallPart, Call: "B", Name: "look"},
 			}},
-			{Role: model.ToolRole, Parts: []model.Part{{Kind: model.ResultPart, Call: "functions.look:0", Name: "look", Text: "fine"}}},
+			{Role: model.ToolRole, Parts: []model.Part{{Kind: model.ResultPart, Call: "functions.look:0", Name: "look", Text: "fine", Files: []model.Part{
+				{Kind: model.FilePart, MediaType: "image/png", Data: []byte("png")},
+			}}}},
 			{Role: model.ToolRole, Parts: []model.Part{{Kind: model.ResultPart, Call: "B", Name: "look", Text: "broken", Failed: true}}},
 			{Role: model.User, Parts: []model.Part{{Kind: model.FilePart, MediaType: "application/pdf", URL: "https://example.com/a.pdf"}}},
 		},
@@ -107,7 +109,7 @@ func TestTheRequestIsWhatTheServerExpects(t *testing.T) {
 				{"type":"tool_use","id":"functions_2e_look_3a_0","name":"look","input":{"a":1}},
 				{"type":"tool_use","id":"B","name":"look","input":{}}]},
 			{"role":"user","content":[
-				{"type":"tool_result","tool_use_id":"functions_2e_look_3a_0","content":[{"type":"text","text":"fine"}]},
+				{"type":"tool_result","tool_use_id":"functions_2e_look_3a_0","content":[{"type":"text","text":"fine"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"cG5n"}}]},
 				{"type":"tool_result","tool_use_id":"B","is_error":true,"content":[{"type":"text","text":"broken"}]},
 				{"type":"document","source":{"type":"url","url":"https://example.com/a.pdf"}}]}]}`
 	if diff := cmp.Diff(decode(t, []byte(want)), got); diff != "" {

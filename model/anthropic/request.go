@@ -190,6 +190,11 @@ func (r *request) block(part model.Part) (*anthropic.ContentBlockParamUnion, err
 		if strings.TrimSpace(part.Text) != "" {
 			result.Content = []anthropic.ToolResultBlockParamContentUnion{{OfText: &anthropic.TextBlockParam{Text: part.Text}}}
 		}
+		for _, file := range part.Files {
+			if image := fileBlock(file).OfImage; image != nil {
+				result.Content = append(result.Content, anthropic.ToolResultBlockParamContentUnion{OfImage: image})
+			}
+		}
 		b = anthropic.ContentBlockParamUnion{OfToolResult: &result}
 	default:
 		return nil, fmt.Errorf("a message has a part of kind %q", part.Kind)

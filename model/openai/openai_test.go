@@ -104,6 +104,36 @@ func TestTheRequestIsWhatTheServerExpects(t *testing.T) {
 	}
 }
 
+func TestFilesOfResultsFollowThemForModelsThatSurelySee(t *testing.T) {
+	call := func(id string) model.Part {
+		return model.Part{Kind: model.CallPart, Call: id, Name: "look", Arguments: json.RawMessage(`{}`)}
+	}
+	req := model.Request{
+		Tools: []model.Tool{{Name: "look"}},
+		Messages: []model.Message{
+			{Role: model.User, Parts: []model.Part{{Kind: model.TextPart, Text: "one"}}},
+			{Role: model.Assistant, Parts: []model.Part{call("a"), call("b")}},
+			{Role: model.ToolRole, Parts: []model.Part{
+				{Kind: model.ResultPart, Call: "a", Text: "seen", Files: []model.Part{{Kind: model.FilePart, MediaType: "image/png", Data: []byte("png")}}},
+				{Kind: model.ResultPart, Call: "b", Text: "nothing"},
+			}},
+		},
+	}
+	for kind, want := range map[string]bool{model.TypeOpenAI: true, model.TypeOpenAICompatible: false} {
+		llm := fakellm.Start(t, fakellm.Options{})
+		modeltest.Collect(t, build(t, kind, llm.URL()).Stream(t.Context(), req))
+		var sent struct{ Messages []json.RawMessage }
+		if err := json.Unmarshal(llm.Requests()[0].Body, &sent); err != nil {
+			t.Fatal(err)
+		}
+		const files = `{"role":"user","content":[{"type":"text","text":"The files of these results:"},{"type":"image_url","image_url":{"url":"data:image/png;base64,cG5n"}}]}`
+		last := sent.Messages[len(sent.Messages)-1]
+		if shown := cmp.Equal(decode(t, last), decode(t, []byte(files))); shown != want || want != (len(sent.Messages) == 5) {
+			t.Errorf("%s: the last of %d messages is %s", kind, len(sent.Messages), last)
+		}
+	}
+}
+
 func decode(t *testing.T, raw []byte) (v any) {
 	t.Helper()
 	if err := json.Unmarshal(raw, &v); err != nil {

@@ -51,10 +51,18 @@ func (c chat) params(req model.Request) (openai.ChatCompletionNewParams, error) 
 			}
 			p.Messages = append(p.Messages, a)
 		case model.ToolRole:
+			var files []model.Part
 			for _, part := range m.Parts {
 				if part.Kind == model.ResultPart {
 					p.Messages = append(p.Messages, openai.ToolMessage(part.Text, part.Call))
+					files = append(files, part.Files...)
 				}
+			}
+			// A tool's message has text only, here. Servers of others may have a model that
+			// refuses what it cannot see: it knows by the text what there was.
+			if len(files) > 0 && !c.compatible {
+				files = append([]model.Part{{Kind: model.TextPart, Text: "The files of these results:"}}, files...)
+				p.Messages = append(p.Messages, userParam(model.Message{Role: model.User, Parts: files}))
 			}
 		default:
 			return p, fmt.Errorf("a message has the role %q", m.Role)

@@ -232,8 +232,8 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
     if (call) call.progress = e.data.progress;
   },
   "tool.completed"(draft, e) {
-    const { result, blob, cut, by } = e.data;
-    const call = change(draft, e, { status: "completed", endedAt: e.at, blob, cut, by });
+    const { result, blob, files, cut, by } = e.data;
+    const call = change(draft, e, { status: "completed", endedAt: e.at, blob, files, cut, by });
     if (call) call.result = result ?? null;
   },
   "tool.failed": (draft, e) =>

@@ -80,6 +80,8 @@ export type ToolCall = {
   readonly progress?: Progress;
   readonly result?: Json;
   readonly blob?: Blob;
+  /** What the call gave beside its result: pictures, say. */
+  readonly files?: readonly File[];
   readonly cut?: number;
   readonly error?: Failure;
   readonly by?: string;
@@ -319,6 +321,7 @@ export type EventData = {
   "tool.completed": OfCall & {
     readonly result: Json;
     readonly blob?: Blob;
+    readonly files?: readonly File[];
     readonly cut?: number;
     readonly by?: string;
   };
