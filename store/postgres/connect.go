@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,27 +31,34 @@ func configure(url string, opts Options) (*pgxpool.Config, error) {
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
 		c.ConnectTimeout = connectTimeout
 	}
-	if opts.ReadOnly {
-		c.RuntimeParams["default_transaction_read_only"] = "on"
-	} else if c.ValidateConnect == nil { // after a failover the old one may still be there, as a standby
+	if c.ValidateConnect == nil && !opts.ReadOnly { // after a failover the old one may still be there, as a standby
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	ms := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-	for name, value := range map[string]string{
-		"application_name":                    "holdfast",
-		"statement_timeout":                   ms(opts.StatementTimeout),
-		"lock_timeout":                        ms(opts.LockTimeout),
-		"idle_in_transaction_session_timeout": ms(opts.StatementTimeout),
-	} {
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "holdfast"
+	}
+	c.AfterConnect = settings(c, map[string]time.Duration{
+		"statement_timeout":                   opts.StatementTimeout,
+		"lock_timeout":                        opts.LockTimeout,
+		"idle_in_transaction_session_timeout": opts.StatementTimeout,
+	}, opts.ReadOnly)
+	return config, nil
+}
+
+// settings makes the settings of a connection, after it stands: a pooler takes
+// none before. What the URL sets itself stays.
+func settings(c *pgx.ConnConfig, timeouts map[string]time.Duration, readOnly bool) pgconn.AfterConnectFunc {
+	// What was acknowledged must survive a crash of the machine, whatever the server's default is.
+	query := `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`
+	for name, timeout := range timeouts {
 		if _, set := c.RuntimeParams[name]; !set {
-			c.RuntimeParams[name] = value
+			query += fmt.Sprintf(`; SET %s = %d`, name, timeout.Milliseconds())
 		}
 	}
-	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		// What was acknowledged must survive a crash of the machine, whatever the server's default is.
-		return conn.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`).Close()
+	if readOnly {
+		query += `; SET default_transaction_read_only = on`
 	}
-	return config, nil
+	return func(ctx context.Context, conn *pgconn.PgConn) error { return conn.Exec(ctx, query).Close() }
 }
 
 // querier is a connection, a pool or a transaction.
@@ -84,9 +90,10 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS, readOnly 
 		return err
 	}
 	config = config.Copy()
-	config.RuntimeParams["statement_timeout"] = "0" // an index on a large table takes its time
-	config.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
-	config.RuntimeParams["lock_timeout"] = strconv.FormatInt(migrationWait.Milliseconds(), 10)
+	config.AfterConnect = settings(config, map[string]time.Duration{
+		"statement_timeout": 0, "idle_in_transaction_session_timeout": 0, // an index on a large table takes its time
+		"lock_timeout": migrationWait,
+	}, readOnly)
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	if has, err := version(ctx, db); err != nil {

@@ -125,7 +125,7 @@ func environmental(err error) bool {
 		return true
 	}
 	switch code[:2] {
-	case "21", "22", "23", "42", "54":
+	case "21", "22", "23", "54":
 		return false
 	}
 	return true

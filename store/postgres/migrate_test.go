@@ -179,3 +179,29 @@ func TestAReadOnlyStoreChangesNothing(t *testing.T) {
 		t.Errorf("check gave %q, %v", findings, err)
 	}
 }
+
+func TestAConnectionIsBoundedAndDurableUnlessTheURLSaysOtherwise(t *testing.T) {
+	url := pgtest.New(t)
+	show := func(s *Store, name string) (value string) {
+		t.Helper()
+		if err := s.pool.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&value); err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	s := openQuiet(t, url)
+	for name, want := range map[string]string{
+		"statement_timeout": "10s", "lock_timeout": "5s", "idle_in_transaction_session_timeout": "10s", "synchronous_commit": "on",
+		"application_name": "holdfast",
+	} {
+		if got := show(s, name); got != want {
+			t.Errorf("%s is %s", name, got)
+		}
+	}
+	s = openQuiet(t, url+"?statement_timeout=30000&synchronous_commit=off&application_name=mine")
+	for name, want := range map[string]string{"statement_timeout": "30s", "synchronous_commit": "on", "application_name": "mine"} {
+		if got := show(s, name); got != want {
+			t.Errorf("with a URL that says otherwise %s is %s", name, got)
+		}
+	}
+}

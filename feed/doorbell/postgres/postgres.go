@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-run/holdfast/feed/doorbell"
@@ -57,8 +58,10 @@ func New(url string, opts Options) (*Bell, error) {
 	if _, set := config.RuntimeParams["application_name"]; !set {
 		config.RuntimeParams["application_name"] = "holdfast doorbell"
 	}
-	// A ring need not survive a crash: it waits for no disk.
-	config.RuntimeParams["synchronous_commit"] = "off"
+	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		// A ring need not survive a crash: it waits for no disk.
+		return conn.Exec(ctx, `SET synchronous_commit = off`).Close()
+	}
 	config.ConnectTimeout = connectTimeout
 	opts.Probe = cmp.Or(opts.Probe, 2*time.Second)
 	if opts.Log == nil {
