@@ -228,13 +228,13 @@ func (s *Server) stop(ctx context.Context, p holdfast.Principal, id, run string,
 	}
 	reader, err := s.rt.Feed().Follow(ctx, id, after)
 	if err != nil {
-		return nil //nolint:nilerr // the cancel is recorded, which is what was asked
+		return nil // the cancel is recorded, which is what was asked
 	}
 	defer reader.Close()
 	for {
 		frames, err := reader.Next(ctx)
 		if err != nil {
-			return nil //nolint:nilerr // as above
+			return nil // as above
 		}
 		for _, f := range frames {
 			e, ok, err := f.Event()

@@ -84,13 +84,12 @@ func (s *Server) answerTo(ctx context.Context, p holdfast.Principal, q aisdk.Req
 // said is what the log knows of a message that a client sends.
 type said struct {
 	exists bool
-	known  bool               // its id was accepted
-	newest *session.Message   // its newest edit, or the message itself; without parts
-	edits  int                // how often it was edited
-	answer *session.Run       // the newest run on it
-	active *session.Run       // of the chat
-	asked  int                // questions that the active run waits with
-	sent   session.Submission // of newest
+	known  bool             // its id was accepted
+	newest *session.Message // its newest edit, or the message itself; without parts
+	edits  int              // how often it was edited
+	answer *session.Run     // the newest run on it
+	active *session.Run     // of the chat
+	asked  int              // questions that the active run waits with
 }
 
 // lookUp finds a message of a chat. A chat that does not exist knows none.

@@ -32,7 +32,7 @@ func (p *Projector) pause() {
 }
 
 // messageEnds closes what is open. How the run ends is told by the next event.
-func (p *Projector) messageEnds(e session.Event, streamed []session.Part, cut bool) error {
+func (p *Projector) messageEnds(streamed []session.Part, cut bool) error {
 	if p.answer.shown && !p.answer.done && !cut && len(streamed) == 0 {
 		p.supersede() // a steer came between two attempts: what the first said is not in the message
 		if p.end != Open {

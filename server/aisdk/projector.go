@@ -223,11 +223,11 @@ func (p *Projector) event(e session.Event) error {
 	switch d := e.Data.(type) {
 	case session.MessageCompleted:
 		if d.Message == p.view.Message {
-			return p.messageEnds(e, d.Parts, false)
+			return p.messageEnds(d.Parts, false)
 		}
 	case session.MessageInterrupted:
 		if d.Message == p.view.Message {
-			return p.messageEnds(e, d.Parts, true)
+			return p.messageEnds(d.Parts, true)
 		}
 	case session.StepStarted:
 		if d.Message == p.view.Message {

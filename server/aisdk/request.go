@@ -197,7 +197,7 @@ func (q *Request) Goes() bool {
 	return q.Last.Role == session.RoleAssistant && q.Trigger != Regenerate
 }
 
-// Parts are the parts of the last message in a session's words. The error names
+// SessionParts are the parts of the last message in a session's words. The error names
 // the part that cannot be one.
 func (s Said) SessionParts() ([]session.Part, error) {
 	var parts []session.Part

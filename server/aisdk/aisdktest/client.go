@@ -5,6 +5,7 @@ package aisdktest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -79,7 +80,7 @@ func (c *Client) Take(p aisdk.Profile, event []byte) error {
 	if err := dec.Decode(&chunk); err != nil {
 		return err
 	}
-	if _, err := dec.Token(); err != io.EOF { //nolint:errorlint // as the decoder gives it
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("more than one value in %s", data)
 	}
 	kind, _ := chunk["type"].(string)
