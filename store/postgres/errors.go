@@ -31,6 +31,8 @@ var (
 	ErrRefused = errors.New("the database refuses this user")
 	// ErrReadOnly says that the store was opened to be read only.
 	ErrReadOnly = errors.New("it was opened to be read only")
+	// ErrPooled says that something between here and the database shares its connections between transactions.
+	ErrPooled = errors.New("a pooler shares connections between transactions: connect directly, or have it pool sessions")
 	// ErrVersion says that the tables are of a program that this one is too old for.
 	ErrVersion = errors.New("the tables are too new for this program")
 	// ErrDamaged says that what is stored contradicts itself.
@@ -73,6 +75,8 @@ func kindOf(err error) error {
 		return ErrFull
 	case code == "55P03":
 		return ErrHeld
+	case code == "42P05", code == "26000": // a prepared statement of somebody else, or none of ours
+		return ErrPooled
 	case code == "42501", code != "" && code[:2] == "28":
 		return ErrRefused
 	case passing(err):
