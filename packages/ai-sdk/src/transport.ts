@@ -44,7 +44,7 @@ export class HoldfastChatTransport<M extends UIMessage = UIMessage> implements C
   readonly #options: TransportOptions;
   readonly #profile: Profile;
   readonly #chats = new Map<string, ChatSession>();
-  /** The runs whose answers were left out of a history, by chat: they are told even if they end before the page asks. */
+  /** The runs of whose answers a page has nothing, or the wrong beginning, by chat: they are told even if they end before it asks. */
   readonly #owed = new Map<string, string>();
 
   constructor(client: Client, options: TransportOptions = {}) {
@@ -233,6 +233,7 @@ export class HoldfastChatTransport<M extends UIMessage = UIMessage> implements C
     signal: AbortSignal | undefined,
   ): ReadableStream<UIMessageChunk> {
     const answer = new Answer({ ...target, profile: this.#profile, large: chat.large });
+    const owed = this.#owed;
     let end = () => {};
     const stream = new ReadableStream<Chunk>({
       start(controller) {
@@ -255,8 +256,10 @@ export class HoldfastChatTransport<M extends UIMessage = UIMessage> implements C
           if (isOver) return;
           for (const chunk of answer.next(view)) controller.enqueue(chunk);
           if (answer.isOver) close(() => controller.close());
-          else if (answer.isBroken) close(() => controller.error(new TypeError(brokenText)));
-          else if (isGone(view)) close(() => controller.error(new Error("This chat was deleted.")));
+          else if (answer.isBroken) {
+            owed.set(chat.mirror.id, target.run);
+            close(() => controller.error(new TypeError(brokenText)));
+          } else if (isGone(view)) close(() => controller.error(new Error("This chat was deleted.")));
         });
         if (isOver) leave();
       },
