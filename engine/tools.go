@@ -14,7 +14,7 @@ import (
 )
 
 // toolResult is how one call ended: nil data means that it was told to stop
-// and did, so that nobody knows what it had done.
+// and did, or was lost and may be made again, so that nobody knows what it had done.
 type toolResult struct {
 	call string
 	data session.Data
@@ -59,6 +59,9 @@ func (k *carry) useTools(ctx context.Context) error {
 	return nil
 }
 
+// maxTries bounds the starts of a call that may be repeated and is lost each time.
+const maxTries = 3
+
 // runTool runs one call and sends its result.
 func (k *carry) runTool(c session.ToolCall, started session.ToolStarted) {
 	k.results <- toolResult{call: c.ID, data: k.callTool(c, started)}
@@ -89,9 +92,13 @@ func (k *carry) callTool(c session.ToolCall, started session.ToolStarted) sessio
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil
-	case errors.Is(err, tool.ErrOutcomeUnknown) && c.Effects != session.ReadOnly && c.Effects != session.Idempotent:
+	case !errors.Is(err, tool.ErrOutcomeUnknown):
+	case c.Effects != session.ReadOnly && c.Effects != session.Idempotent:
 		return session.ToolUnknown{Message: started.Message, Call: c.ID, Evidence: err.Error()}
-	case err != nil:
+	case started.Try < maxTries && !errors.Is(err, tool.ErrAbandoned):
+		return nil // the log has it as started: it is started again
+	}
+	if err != nil {
 		return failed(tool.FailureOf(err))
 	}
 	return k.keep(ctx, started, result)

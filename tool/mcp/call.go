@@ -10,7 +10,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/tool"
 )
 
@@ -18,7 +17,7 @@ import (
 // It is the same each time the call is tried.
 const KeyMeta = "run.holdfast/idempotencyKey"
 
-// maxTries bounds how often a call is made whose server is lost over it.
+// maxTries bounds how often a call is made that does not reach its server.
 const maxTries = 3
 
 // remote is a tool of a server.
@@ -32,8 +31,8 @@ type remote struct {
 // Spec describes the tool.
 func (r *remote) Spec() tool.Spec { return r.spec }
 
-// Call makes the call. If the server is lost over it, it is made again when that
-// cannot do twice what should be done once.
+// Call makes the call. One that did not reach its server is made again. If the
+// server is lost over it, what it did is not known: the error wraps [tool.ErrOutcomeUnknown].
 func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) {
 	for try := 1; ; try++ {
 		c, err := r.server.connected(ctx)
@@ -52,11 +51,9 @@ func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) 
 			}
 			return tool.Result{}, context.Cause(ctx)
 		}
-		again, err := r.failed(c, err, try)
-		if !again {
+		if again, err := r.failed(c, err, try); !again {
 			return tool.Result{}, err
 		}
-		call.Progress(session.Progress{Message: "The MCP server " + r.server.name + " was lost; trying again"})
 	}
 }
 
@@ -75,16 +72,13 @@ func (r *remote) failed(c *connection, err error, try int) (again bool, told err
 	ring(c.doubt)
 	r.server.log.Warn("an MCP server was lost over a call", slog.String("tool", r.spec.Name), slog.Int("try", try), slog.Any("error", seen))
 	var refused *refusedError
-	idle := notSent(err)
 	switch {
 	case errors.As(err, &refused):
 		return false, tool.Errorf(CodeUnavailable, "The MCP server %s did not take the call: %s. Nothing was done.", r.server.name, refused)
-	case !idle && r.spec.Effects != session.ReadOnly && r.spec.Effects != session.Idempotent:
+	case !notSent(err):
 		return false, fmt.Errorf("the MCP server %s was lost over the call: %w: %w", r.server.name, tool.ErrOutcomeUnknown, seen)
 	case try < maxTries:
 		return true, nil
-	case idle:
-		return false, tool.Errorf(CodeUnavailable, "The MCP server %s cannot be reached: %s. Nothing was done.", r.server.name, bounded(seen.Error(), 500))
 	}
-	return false, tool.Errorf(CodeUnavailable, "The MCP server %s was lost over the call, %d times: %s.", r.server.name, try, bounded(seen.Error(), 500))
+	return false, tool.Errorf(CodeUnavailable, "The MCP server %s cannot be reached: %s. Nothing was done.", r.server.name, bounded(seen.Error(), 500))
 }

@@ -10,9 +10,9 @@
 // A server is never trusted to behave. It may crash, hang, flood, lie about its
 // tools or change them: each list, name, text, schema, result and wait is bounded, a
 // process that ends or does not answer is started again with growing pauses, and
-// the log says so. A call whose server dies follows its effects: what may be
-// repeated is repeated under the same idempotency key; for the rest
-// [tool.ErrOutcomeUnknown] leaves the word to a person.
+// the log says so. A call whose server dies ends in [tool.ErrOutcomeUnknown], and
+// whoever made it follows its effects: what may be repeated is repeated under the
+// same idempotency key, and the rest waits for a person's word.
 package mcp
 
 import (
