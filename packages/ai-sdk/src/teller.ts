@@ -36,6 +36,8 @@ export class Teller {
   readonly #calls = new Map<string, ToldCall>();
   /** What stands beside the text and the calls, as JSON. */
   readonly #others = new Map<string, string>();
+  /** Steps whose answer was whole. */
+  readonly #compared = new Set<number>();
   #open: ToldText | undefined;
   /** The last step of which something was told. */
   #step = 0;
@@ -60,9 +62,7 @@ export class Teller {
 
   /** Tells what is new in an answer. `isOver`: nothing is added to it any more. */
   tell(pieces: readonly Piece[], isOver: boolean): void {
-    for (const { step } of [...this.#texts.values()]) {
-      if (this.#contradicts(pieces, step, isOver)) this.supersede(step);
-    }
+    this.#compare(pieces, isOver);
     if (this.isBroken) return;
     for (const piece of pieces) {
       const { part } = piece;
@@ -100,6 +100,7 @@ export class Teller {
     }
     this.#silence();
     this.say({ type: "reset-step" });
+    this.#compared.delete(step);
     for (const [id] of texts) this.#texts.delete(id);
     for (const [id] of calls) this.#calls.delete(id);
   }
@@ -132,14 +133,20 @@ export class Teller {
     this.say({ type: "finish-step" });
   }
 
-  /** Whether something was told of a step that is not in its whole answer. */
-  #contradicts(pieces: readonly Piece[], step: number, isOver: boolean): boolean {
-    const answer = pieces.filter((piece) => piece.step === step);
-    if (!isOver && (answer.length === 0 || answer.some(({ isWhole }) => !isWhole))) return false;
-    return [...this.#texts].some(([id, told]) => {
-      const part = answer.find((piece) => piece.id === id)?.part;
-      return told.step === step && !(part && "text" in part && part.text.startsWith(told.text));
-    });
+  /** Takes back what was told of a step, once, if it is not in its whole answer. */
+  #compare(pieces: readonly Piece[], isOver: boolean): void {
+    const open = new Set([...this.#texts.values()].map(({ step }) => step));
+    for (const step of this.#compared) open.delete(step);
+    for (const step of open) {
+      const answer = pieces.filter((piece) => piece.step === step);
+      if (!isOver && (answer.length === 0 || answer.some(({ isWhole }) => !isWhole))) continue;
+      const isThere = ([id, told]: [string, ToldText]) => {
+        const part = answer.find((piece) => piece.id === id)?.part;
+        return told.step !== step || (part && "text" in part && part.text.startsWith(told.text));
+      };
+      if (![...this.#texts].every(isThere)) this.supersede(step);
+      this.#compared.add(step);
+    }
   }
 
   #tellText({ id, step, isWhole }: Piece, { type: kind, text }: TextPart): void {
