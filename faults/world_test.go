@@ -70,10 +70,13 @@ type settings struct {
 	approval   time.Duration
 	streams    int
 	lenient    bool
+	mcp        string // the servers of the agent, as YAML
 	store      string // the URL of a database; default, as with those below: what FAULTS_ON says
 	redis      string // its URL
 	temporal   string // its address
-	env        []string
+	// services starts what the world has for itself, and says where that is, once it is the world's turn.
+	services func(*settings)
+	env      []string
 }
 
 // newWorld starts a provider and a server. Worlds run side by side.
@@ -86,6 +89,9 @@ func newWorld(t *testing.T, s settings) *world {
 func newWorldIn(t *testing.T, dir string, s settings) *world {
 	t.Helper()
 	t.Parallel()
+	if s.services != nil {
+		s.services(&s)
+	}
 	s.usualParts(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -117,6 +123,9 @@ func (s settings) yaml(provider string) string {
 	}
 	line("agents:\n  - name: tester\n    model: fake/fake-model\n    instructions: You are tested.")
 	line("    tools: [look, put, charge, pay, boom, deaf, echo, output]")
+	if s.mcp != "" {
+		line("    mcp: [kit, lost]")
+	}
 	if s.approval > 0 {
 		line("    approvalTimeout: %s", s.approval)
 	}
@@ -139,6 +148,7 @@ func (s settings) yaml(provider string) string {
 	if s.retention != 0 {
 		line("retention: %s", s.retention)
 	}
+	b.WriteString(s.mcp)
 	return b.String()
 }
 

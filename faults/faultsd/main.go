@@ -21,6 +21,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "mcp" {
+		serveMCP()
+	}
 	tools := map[string]tool.Tool{}
 	for _, t := range []tool.Tool{
 		act("look", tool.WithEffects(session.ReadOnly)),
