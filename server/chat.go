@@ -92,7 +92,7 @@ func (s *Server) getChat(ctx context.Context, p holdfast.Principal, in *getChat)
 	out.HasMore = snap.HasMore
 	out.Messages = aisdk.History(aisdk.Past{
 		Messages: snap.Messages, Runs: snap.Runs, Pending: snap.Approvals, Profile: profile,
-		FileURL: func(b session.Blob) string { return blobURL(in.ID, b.Hash) },
+		Blobs: s.blobsOf(ctx, p, in.ID),
 	})
 	// What the page will ask to resume, and what it has now.
 	if run := writing(snap, profile); run != nil {
@@ -127,7 +127,7 @@ func writing(snap holdfast.Snapshot, profile aisdk.Profile) *session.Run {
 
 // unpack puts the large texts and arguments of messages back into them.
 func (s *Server) unpack(ctx context.Context, p holdfast.Principal, id string, messages []session.Message) error {
-	read := s.blobReader(ctx, p, id)
+	read := s.blobsOf(ctx, p, id).Read
 	for _, m := range messages {
 		for i := range m.Parts {
 			part := &m.Parts[i]
@@ -150,14 +150,18 @@ func (s *Server) unpack(ctx context.Context, p holdfast.Principal, id string, me
 	return nil
 }
 
-func (s *Server) blobReader(ctx context.Context, p holdfast.Principal, id string) func(session.Blob) ([]byte, error) {
-	return func(b session.Blob) ([]byte, error) {
-		_, content, err := s.rt.Blob(ctx, p, id, b.Hash)
-		if err != nil {
-			return nil, fmt.Errorf("read blob %s of session %s: %w", b.Hash, id, err)
-		}
-		defer content.Close()
-		return io.ReadAll(content)
+// blobsOf are the large values of a chat.
+func (s *Server) blobsOf(ctx context.Context, p holdfast.Principal, id string) aisdk.Blobs {
+	return aisdk.Blobs{
+		Read: func(b session.Blob) ([]byte, error) {
+			_, content, err := s.rt.Blob(ctx, p, id, b.Hash)
+			if err != nil {
+				return nil, fmt.Errorf("read blob %s of session %s: %w", b.Hash, id, err)
+			}
+			defer content.Close()
+			return io.ReadAll(content)
+		},
+		URL: func(b session.Blob) string { return blobURL(id, b.Hash) },
 	}
 }
 

@@ -212,7 +212,7 @@ func (s *Server) streamOfName(r *http.Request, p holdfast.Principal) (out chatSt
 // fromEnd is the place of the n-th chunk from the end of what there is, moved
 // back to where a step begins: a client cannot begin within a part.
 func (s *Server) fromEnd(w http.ResponseWriter, r *http.Request, p holdfast.Principal, stream chatStream, n int) (int, error) {
-	projector := aisdk.NewProjector(stream.view, s.blobReader(r.Context(), p, stream.session))
+	projector := aisdk.NewProjector(stream.view, s.blobsOf(r.Context(), p, stream.session))
 	steps := []int{0}
 	for after := stream.after; ; {
 		page, err := s.rt.Feed().Page(r.Context(), stream.session, after, feed.PageMost, 0)
@@ -258,7 +258,7 @@ func (s *Server) serveChat(w http.ResponseWriter, r *http.Request, p holdfast.Pr
 	header := w.Header()
 	header.Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
 	header.Set("X-Workflow-Run-Id", stream.view.ID())
-	projector := aisdk.NewProjector(stream.view, s.blobReader(r.Context(), p, stream.session))
+	projector := aisdk.NewProjector(stream.view, s.blobsOf(r.Context(), p, stream.session))
 	began := time.Now()
 	defer func() { // also when the connection is broken off
 		message := stream.view.Message

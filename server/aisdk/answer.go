@@ -171,7 +171,7 @@ func (p *Projector) whole(part session.Part) error {
 		p.content(Chunk{Type: s.kind + "-delta", ID: s.id, Delta: text[told:]})
 	case session.PartFile, session.PartSource, session.PartData:
 		p.silence()
-		if c, ok := partChunk(part); ok {
+		if c, ok := partChunk(part, p.blobs); ok {
 			p.content(c)
 		}
 	case session.PartTool:
@@ -183,10 +183,10 @@ func (p *Projector) whole(part session.Part) error {
 }
 
 func (p *Projector) textOf(part session.Part) (string, error) {
-	if part.Blob == nil || p.blob == nil {
+	if part.Blob == nil || p.blobs.Read == nil {
 		return part.Text, nil
 	}
-	raw, err := p.blob(*part.Blob)
+	raw, err := p.blobs.Read(*part.Blob)
 	return string(raw), err
 }
 
@@ -202,12 +202,15 @@ func (p *Projector) attemptFailed(d session.AttemptFailed) error {
 }
 
 // partChunk is a part that is neither text nor a call, as a chunk.
-func partChunk(part session.Part) (Chunk, bool) {
+func partChunk(part session.Part, blobs Blobs) (Chunk, bool) {
 	id := "s" + strconv.Itoa(part.Step) + "p" + strconv.Itoa(part.Part)
 	switch part.Type {
 	case session.PartFile:
-		if f := part.File; f != nil && f.URL != "" {
-			return Chunk{Type: filePart, URL: f.URL, MediaType: f.MediaType}, true
+		if part.File == nil {
+			break
+		}
+		if url, ok := blobs.file(*part.File); ok {
+			return Chunk{Type: filePart, URL: url, MediaType: part.File.MediaType}, true
 		}
 	case session.PartSource:
 		var source struct{ URL, Title string }

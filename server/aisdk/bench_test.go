@@ -24,7 +24,7 @@ func BenchmarkDelta(b *testing.B) {
 		"other": frame(3, strings.ToUpper(run), session.TextDelta{Message: message, Text: "a token of text "}),
 	} {
 		b.Run(name, func(b *testing.B) {
-			p := aisdk.NewProjector(aisdk.View{Run: run, Message: message, Index: true}, nil)
+			p := aisdk.NewProjector(aisdk.View{Run: run, Message: message, Index: true}, aisdk.Blobs{})
 			for _, f := range []session.Frame{
 				frame(1, run, session.MessageCreated{Message: session.Message{ID: message, Role: session.RoleAssistant}}),
 				frame(2, run, session.StepStarted{Message: message}),

@@ -15,6 +15,7 @@ type call struct {
 	decided   bool // the approval
 	available bool
 	settled   bool
+	files     []session.File // to be told when the step is over
 }
 
 type question struct{ id, call string }
@@ -40,6 +41,7 @@ func (p *Projector) toolEvent(e session.Event) error {
 	case session.ToolCompleted:
 		if c := p.find(d.Call); c != nil {
 			p.settle(c, Chunk{Type: outputAvailable, Output: clean(d.Result)})
+			c.files = d.Files
 		}
 	case session.ToolFailed:
 		if c := p.find(d.Call); c != nil {
@@ -69,6 +71,19 @@ func (p *Projector) toolEvent(e session.Event) error {
 		p.unasked(d.ID, session.StatusVoided)
 	}
 	return nil
+}
+
+// tellFiles tells what the step's calls gave beside their results: when all have
+// one, in the order of the calls, so that the history can do the same.
+func (p *Projector) tellFiles() {
+	for _, c := range p.calls {
+		for _, f := range c.files {
+			if url, ok := p.blobs.file(f); ok {
+				p.emit(Chunk{Type: filePart, URL: url, MediaType: f.MediaType})
+			}
+		}
+		c.files = nil
+	}
 }
 
 func stoppedText(reason string) string {
@@ -107,8 +122,8 @@ func (p *Projector) called(d session.ToolCalled) error {
 	c := p.calling(d.Call, d.Name)
 	c.name, p.toolsInStep = d.Name, true
 	input := d.Arguments
-	if input == nil && d.ArgumentsBlob != nil && p.blob != nil {
-		raw, err := p.blob(*d.ArgumentsBlob)
+	if input == nil && d.ArgumentsBlob != nil && p.blobs.Read != nil {
+		raw, err := p.blobs.Read(*d.ArgumentsBlob)
 		if err != nil {
 			return err
 		}

@@ -57,6 +57,9 @@ func conversations(t *testing.T) []conversation {
 	return all
 }
 
+// blobs have addresses and are not read.
+var blobs = aisdk.Blobs{URL: func(b session.Blob) string { return "/blobs/" + b.Hash[:8] }}
+
 func frameOf(t *testing.T, raw json.RawMessage) session.Frame {
 	t.Helper()
 	var line bytes.Buffer
@@ -110,7 +113,7 @@ func (c conversation) answers(t *testing.T) []aisdk.View {
 // tell gives the chunks of a view as events, and how the stream ended.
 func (c conversation) tell(t *testing.T, v aisdk.View) (events []string, end aisdk.End) {
 	t.Helper()
-	p := aisdk.NewProjector(v, nil)
+	p := aisdk.NewProjector(v, blobs)
 	for _, f := range c.frames {
 		chunks, err := p.Apply(f)
 		if err != nil {
@@ -137,7 +140,7 @@ func follow(t *testing.T, c *aisdktest.Client, p aisdk.Profile, events []string)
 // history gives a message as the history of the state has it.
 func history(t *testing.T, s *session.State, profile aisdk.Profile, message string) map[string]any {
 	t.Helper()
-	past := aisdk.Past{Profile: profile}
+	past := aisdk.Past{Profile: profile, Blobs: blobs}
 	for _, m := range s.Messages {
 		past.Messages = append(past.Messages, *m)
 	}
@@ -228,7 +231,7 @@ func TestTheStreamsOfTheConversationsAreTheseChunks(t *testing.T) {
 func historyOf(t *testing.T, c conversation) []aisdk.Message {
 	t.Helper()
 	s := c.state(t, c.end())
-	past := aisdk.Past{}
+	past := aisdk.Past{Blobs: blobs}
 	for _, id := range s.Path(s.Head) {
 		past.Messages = append(past.Messages, *s.Message(id))
 	}

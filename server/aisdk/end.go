@@ -56,6 +56,7 @@ func (p *Projector) messageEnds(streamed []session.Part, cut bool) error {
 			p.settle(c, Chunk{Type: outputError, ErrorText: "This call was cut off."})
 		}
 	}
+	p.tellFiles()
 	p.ended, p.waiting = true, false
 	return nil
 }

@@ -54,8 +54,7 @@ type Past struct {
 	// Pending are the approvals that nobody decided.
 	Pending []session.Approval
 	Profile Profile
-	// FileURL is where a page gets a file that is kept beside the log.
-	FileURL func(session.Blob) string
+	Blobs   Blobs
 }
 
 // History gives the messages as a client has them that followed their streams.
@@ -111,19 +110,26 @@ func (h *historian) user(m *session.Message) Message {
 }
 
 func (h *historian) file(f *session.File) Part {
-	out := Part{Type: "file", MediaType: f.MediaType, Filename: f.Name, URL: f.URL}
-	if f.URL == "" && f.Blob != nil && h.FileURL != nil {
-		out.URL = h.FileURL(*f.Blob)
-	}
-	return out
+	url, _ := h.Blobs.file(*f)
+	return Part{Type: "file", MediaType: f.MediaType, Filename: f.Name, URL: url}
 }
 
 func (h *historian) assistant(m *session.Message) Message {
 	out := Message{ID: m.ID, Role: m.Role, Parts: []Part{}, Metadata: h.metadata(m)}
-	tools := false // in the last step
-	marked := 0    // the step whose mark was told
+	tools := false           // in the last step
+	marked := 0              // the step whose mark was told
+	var files []session.File // that the step's calls gave: see Projector.tellFiles
+	stepEnds := func() {
+		for _, f := range files {
+			if url, ok := h.Blobs.file(f); ok {
+				out.Parts = append(out.Parts, Part{Type: filePart, MediaType: f.MediaType, URL: url})
+			}
+		}
+		files = nil
+	}
 	add := func(p *session.Part, part Part) {
 		if p.Step != marked {
+			stepEnds()
 			out.Parts = append(out.Parts, Part{Type: "step-start"})
 			marked, tools = p.Step, false
 		}
@@ -139,10 +145,10 @@ func (h *historian) assistant(m *session.Message) Message {
 		case session.PartTool:
 			if p.Tool != nil && p.Tool.Status != session.CallWriting {
 				add(p, h.tool(p.Tool))
-				tools = true
+				tools, files = true, append(files, p.Tool.Files...)
 			}
 		default:
-			if c, ok := partChunk(*p); ok {
+			if c, ok := partChunk(*p, h.Blobs); ok {
 				part := Part{Type: c.Type, URL: c.URL, MediaType: c.MediaType, SourceID: c.SourceID, Title: c.Title, Data: c.Data}
 				if c.Data != nil {
 					part.ID = c.ID
@@ -151,7 +157,11 @@ func (h *historian) assistant(m *session.Message) Message {
 			}
 		}
 	}
-	if tools && m.Status != session.MessageStreaming {
+	if m.Status == session.MessageStreaming {
+		return out
+	}
+	stepEnds()
+	if tools {
 		out.Parts = append(out.Parts, Part{Type: "step-start"}) // as the stream ends: see Projector.conclude
 	}
 	return out

@@ -25,10 +25,9 @@ const (
 // Projector makes the chunks of one stream from the frames of the log, in their
 // order, from the message's first on. It is for one goroutine.
 type Projector struct {
-	view View
-	// Blob reads a large value that an event only names. Nil: none is read.
-	blob func(session.Blob) ([]byte, error)
-	own  []byte // what the JSON of an event of the run contains
+	view  View
+	blobs Blobs
+	own   []byte // what the JSON of an event of the run contains
 
 	at    int64   // the seq of the event that is being told
 	out   []Chunk // to be given
@@ -51,11 +50,26 @@ type Projector struct {
 	finish              string      // the last answer's
 }
 
-// NewProjector makes the projector of a view. blob reads large values; nil: they
-// are told as their previews.
-func NewProjector(v View, blob func(session.Blob) ([]byte, error)) *Projector {
+// Blobs are the large values that the log only names.
+type Blobs struct {
+	// Read gives one. Nil: texts are told as their previews.
+	Read func(session.Blob) ([]byte, error)
+	// URL is where a page gets one. Nil: files that have no address of their own are left out.
+	URL func(session.Blob) string
+}
+
+// file is where a page gets a file, if it can.
+func (b Blobs) file(f session.File) (url string, ok bool) {
+	if f.URL == "" && f.Blob != nil && b.URL != nil {
+		return b.URL(*f.Blob), true
+	}
+	return f.URL, f.URL != ""
+}
+
+// NewProjector makes the projector of a view.
+func NewProjector(v View, blobs Blobs) *Projector {
 	return &Projector{
-		view: v, blob: blob, seen: v.Approval == "",
+		view: v, blobs: blobs, seen: v.Approval == "",
 		own: []byte(`"run":"` + v.Run + `"`),
 	}
 }
@@ -246,6 +260,7 @@ func (p *Projector) event(e session.Event) error {
 			return p.answered(d)
 		}
 	case session.StepCompleted:
+		p.tellFiles()
 		p.finishStep()
 	case session.RunWaiting:
 		p.waiting = len(p.asked) > 0 && p.view.Profile != V5 &&
