@@ -246,6 +246,30 @@ func TestAServerThatStopsAnsweringIsStartedAgain(t *testing.T) {
 	l.has(t, 2, "is ready")
 }
 
+func TestAServerThatHangsInACallIsStartedAgain(t *testing.T) {
+	opts := quick()
+	opts.probeEvery, opts.probeTimeout = time.Hour, 20*time.Millisecond
+	const tools = `[{"name":"a","inputSchema":{"type":"object"}}]`
+	starts := 0
+	opts.link = inMemory(func(c net.Conn) {
+		starts++
+		if starts > 1 {
+			raw(tools, func(reply func(string), _ json.RawMessage) { reply(`"result":{"content":[]}`) })(c)
+			return
+		}
+		raw(tools, func(func(string), json.RawMessage) { _, _ = io.Copy(io.Discard, c) })(c)
+	})
+	s, l := run(t, Config{Command: []string{"x"}, Timeout: 50 * time.Millisecond}, opts)
+	if _, err := do(t, s, "a", `{}`); code(err) != tool.CodeTimeout {
+		t.Errorf("the call ended with %v", err)
+	}
+	l.has(t, 1, "is away", "does not answer a ping")
+	l.has(t, 2, "is ready")
+	if _, err := do(t, s, "a", `{}`); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+}
+
 func TestWhatACallDidWhoseServerDiesIsNotKnown(t *testing.T) {
 	config, ledger := child(t, "plain")
 	s, l := run(t, config, quick())
