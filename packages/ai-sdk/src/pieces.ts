@@ -23,6 +23,8 @@ export type Piece = {
   readonly step: number;
   readonly id: string;
   readonly part: Exclude<Part, { type: "step-start" }>;
+  /** A file that a call gave, told when its step is over. */
+  readonly isResult?: boolean;
   /** Nothing of it is being written any more. */
   readonly isWhole: boolean;
   /** Beside a call: how far it is, and that a person is asked. They are told, and are no part of the message. */
@@ -32,12 +34,26 @@ export type Piece = {
 /** The pieces of an answer. Undefined: a large text of it is on its way. */
 export function piecesOf(message: Message, reading: Reading): Piece[] | undefined {
   const pieces: Piece[] = [];
+  let results: Piece[] = [];
+  let step = 0;
   for (const part of message.parts) {
+    if (part.step !== step) pieces.push(...results.splice(0));
+    step = part.step ?? 0;
     const found = read(part, reading);
     if (!found) return undefined;
     pieces.push(...found);
+    results = [...results, ...filesOf(part.tool, step, reading.large)];
   }
-  return pieces;
+  return message.status === "streaming" ? pieces : [...pieces, ...results];
+}
+
+/** What a call gave beside its result. */
+function filesOf(tool: ToolCall | undefined, step: number, large: Large): Piece[] {
+  return (tool?.files ?? []).flatMap((file, i) => {
+    const { mediaType, url } = fileOf(file, large);
+    const part = { type: "file", mediaType, url } as const;
+    return url ? [{ step, id: `${tool?.id} ${i}`, part, isWhole: true, isResult: true }] : [];
+  });
 }
 
 /** The parts of an answer in a history. */
@@ -82,8 +98,10 @@ function read(part: SessionPart, reading: Reading): Piece[] | undefined {
     }
     case "tool":
       return part.tool ? call(part.tool, step, isWhole, reading) : [];
-    case "file":
-      return part.file?.url ? as({ type: "file", mediaType: part.file.mediaType, url: part.file.url }) : [];
+    case "file": {
+      const file = part.file && fileOf(part.file, reading.large);
+      return file?.url ? as({ type: "file", mediaType: file.mediaType, url: file.url }) : [];
+    }
     case "source": {
       const { url, title } = (part.data ?? {}) as { url?: string; title?: string };
       return url ? as({ type: "source-url", sourceId: id, url, ...(title && { title }) }) : [];

@@ -229,11 +229,11 @@ export class Teller {
     this.say({ type: "tool-approval-response", approvalId: id, approved });
   }
 
-  #tellOther({ id, step }: Piece, part: OtherPart): void {
+  #tellOther({ id, step, isResult }: Piece, part: OtherPart): void {
     const isNew = !this.#others.has(id);
     if (!this.#isNews(id, part)) return;
     this.#silence();
-    if (isNew) this.#content(step, part);
+    if (isNew && !isResult) this.#content(step, part);
     else this.say(part);
   }
 

@@ -8,7 +8,8 @@ import type { Chunk, Part, Profile } from "../src/chunk.ts";
 import { Large } from "../src/large.ts";
 import { read, seen } from "./read.ts";
 
-const large = new Large({} as never, "ses_1");
+const blobUrl = (_: string, hash: string) => `/blobs/${hash.slice(0, 8)}`;
+const large = new Large({ blobUrl } as never, "ses_1");
 
 /** Every view of a conversation, as a page is shown them. */
 function viewsOf({ session, frames }: Conversation): SessionView[] {
