@@ -16,6 +16,7 @@ import { briefJson, byteSize, duration, toolTitle } from "../lib/words.ts";
 import { JsonView } from "../ui/json-view.tsx";
 import { LongText } from "../ui/long-text.tsx";
 import { ApprovalForm } from "./approval-form.tsx";
+import { FileView } from "./file.tsx";
 import { OutcomeForm } from "./outcome-form.tsx";
 import { useSessionActions } from "./session-context.ts";
 
@@ -177,6 +178,13 @@ function Details({ call, session }: { call: ToolCall; session: string }): ReactE
             </a>
           )}
           {call.cut !== undefined && <p className="muted">{byteSize(call.cut)} of output were not kept.</p>}
+          {call.files && (
+            <div className="sources">
+              {call.files.map((file) => (
+                <FileView key={file.blob?.hash ?? file.url} file={file} />
+              ))}
+            </div>
+          )}
         </div>
       )}
       {call.error && (
