@@ -12,7 +12,7 @@ type Shown = { messages: Message[]; status: string; error?: string };
 /** A browser, and the site that its pages are from. */
 export class Browser {
   readonly #chromium: Chromium;
-  #served: Site | undefined;
+  #site: Site | undefined;
   /** What went wrong in any page, as its console says. */
   readonly complaints: string[] = [];
 
@@ -27,25 +27,25 @@ export class Browser {
 
   /** A page on a chat, built with a version of the SDK. */
   async open(world: World, name: Sdk["name"], chat: string, query = ""): Promise<Page> {
-    const page = new Page(await this.tab(world, `${name}/${query}#${chat}`));
+    this.#site ??= await Site.before(world.url, inject("pages"));
+    const page = new Page(await this.tab(`${this.#site.url}/page/${name}/${query}#${chat}`));
     await page.until((shown) => shown.status !== "");
     return page;
   }
 
-  /** What is at a path of the site, for a new person. */
-  async tab(world: World, path: string): Promise<Tab> {
-    this.#served ??= await Site.before(world.url, inject("pages"));
+  /** What is at an address, for a new person. */
+  async tab(url: string): Promise<Tab> {
     const context = await this.#chromium.newContext();
     context.setDefaultTimeout(patience);
     const tab = await context.newPage();
     tab.on("pageerror", (error) => this.complaints.push(String(error)));
-    await tab.goto(`${this.#served.url}/page/${path}`);
+    await tab.goto(url);
     return tab;
   }
 
   async close(): Promise<void> {
     await this.#chromium.close();
-    this.#served?.close();
+    this.#site?.close();
   }
 }
 

@@ -1,12 +1,30 @@
-/** examples/ai-sdk-chat, as it is built. */
+/** examples/ai-sdk-chat, as it is built and served. */
 
-import { expect, test } from "vitest";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { build, type PreviewServer, preview } from "vite";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { browserOfFile } from "./browser.ts";
 import { until } from "./look.ts";
 import { worldOfFile } from "./world.ts";
 
 const world = worldOfFile();
 const browser = browserOfFile();
+const outDir = mkdtempSync(join(tmpdir(), "holdfast-example-"));
+let site: PreviewServer;
+
+beforeAll(async () => {
+  process.env.HOLDFAST_URL = world.current.url;
+  const how = { root: join(import.meta.dirname, "../../../examples/ai-sdk-chat"), build: { outDir } };
+  await build({ ...how, logLevel: "error" });
+  site = await preview({ ...how, preview: { host: "127.0.0.1", port: 0 } });
+});
+
+afterAll(async () => {
+  await site.close();
+  rmSync(outDir, { recursive: true, force: true });
+});
 
 test("the example shows an answer over a refresh, asks, goes on, and stops", async () => {
   const w = world.current;
@@ -23,7 +41,7 @@ test("the example shows an answer over a refresh, asks, goes on, and stops", asy
     { steps: [{ text: ["It is paid."] }] },
     { steps: [{ text: ["As far as this"] }, { stall: true }] },
   );
-  const tab = await browser.current.tab(w, "example/#example");
+  const tab = await browser.current.tab(`${site.resolvedUrls?.local[0]}#example`);
   const say = async (text: string) => {
     await tab.getByLabel("Message").fill(text);
     await tab.getByRole("button", { name: "Send" }).click();

@@ -6,7 +6,7 @@ import type { TestProject } from "vitest/node";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** The folder with the built page of each version, and the example. */
+    /** The folder with the built page of each version. */
     pages: string;
   }
 }
@@ -38,12 +38,6 @@ export default async function setup({ provide }: TestProject): Promise<() => voi
       build: { outDir: join(dist, name), emptyOutDir: true, minify: false, modulePreload: false },
     });
   }
-  await build({
-    root: join(import.meta.dirname, "../../../examples/ai-sdk-chat"),
-    base: "./",
-    logLevel: "error",
-    build: { outDir: join(dist, "example"), emptyOutDir: true },
-  });
   provide("pages", dist);
   return () => rmSync(dist, { recursive: true, force: true });
 }
