@@ -101,7 +101,7 @@ describe.each(sdks)("$name", (sdk: Sdk) => {
     const whole = ask(1_000, "breaks", held);
     clients.push(whole);
     await until(() => textOf(whole.chat.messages[1]).endsWith("It is "));
-    expect(held.chunks).toBeGreaterThan(15);
+    expect(held.chunks).toBeGreaterThan(12); // on a busy machine several words are one chunk
 
     for (let k = 0; k <= held.chunks; k++) {
       clients.push(ask(k, "resumes"));
