@@ -76,9 +76,9 @@ func (r *remote) failed(c *connection, err error, try int) (again bool, told err
 	case errors.As(err, &refused):
 		return false, tool.Errorf(CodeUnavailable, "The MCP server %s did not take the call: %s. Nothing was done.", r.server.name, refused)
 	case !notSent(err):
-		return false, fmt.Errorf("the MCP server %s was lost over the call: %w: %w", r.server.name, tool.ErrOutcomeUnknown, seen)
+		return false, fmt.Errorf("the MCP server %s was lost over the call: %w: %s", r.server.name, tool.ErrOutcomeUnknown, brief(seen))
 	case try < maxTries:
 		return true, nil
 	}
-	return false, tool.Errorf(CodeUnavailable, "The MCP server %s cannot be reached: %s. Nothing was done.", r.server.name, bounded(seen.Error(), 500))
+	return false, tool.Errorf(CodeUnavailable, "The MCP server %s cannot be reached: %s. Nothing was done.", r.server.name, brief(seen))
 }

@@ -9,7 +9,10 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -28,6 +31,7 @@ type httpLink struct {
 func newHTTPLink(c Config) *httpLink {
 	l := &httpLink{config: c, base: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 256 << 10, MaxIdleConnsPerHost: 8,
+		IdleConnTimeout: 30 * time.Second, // sooner than most servers close them: a call should not meet that
 	}}
 	l.life, l.end = context.WithCancelCause(context.Background()) // until close
 	return l
@@ -81,6 +85,9 @@ func (l *httpLink) RoundTrip(req *http.Request) (*http.Response, error) {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	body := &boundedBody{ReadCloser: res.Body, link: l, stream: kind == "text/event-stream", done: func() { stop(); cancel(nil) }}
 	res.Body = body
+	if req.Method != http.MethodPost {
+		return res, nil // it offers no stream: it need not
+	}
 	switch res.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		_ = body.Close() // only the status is wanted
@@ -130,6 +137,9 @@ func (l *httpLink) lost(err error) error {
 	if l.tooLong.Load() {
 		return errTooLong
 	}
+	if u, bad := url.Parse(l.config.URL); bad == nil && u.RawQuery != "" { // it may be a key
+		return errors.New(strings.ReplaceAll(err.Error(), u.RawQuery, "…"))
+	}
 	return err
 }
 
@@ -138,5 +148,5 @@ func notSent(err error) bool {
 	var refused *refusedError
 	var network *net.OpError
 	return errors.As(err, &refused) || errors.Is(err, sdk.ErrSessionMissing) ||
-		errors.As(err, &network) && network.Op == "dial"
+		errors.As(err, &network) && (network.Op == "dial" || network.Op == "proxyconnect")
 }

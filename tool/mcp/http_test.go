@@ -39,8 +39,18 @@ func TestAServerIsSpokenToOverHTTP(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		ledger := t.TempDir() + "/ledger"
 		var secret atomic.Value
-		srv := endpoint(t, testServer(ledger), stateless, func(_ http.ResponseWriter, r *http.Request) bool {
+		var pings atomic.Int64
+		srv := endpoint(t, testServer(ledger), stateless, func(w http.ResponseWriter, r *http.Request) bool {
 			secret.Store(r.Header.Get("X-Key"))
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(strings.NewReader(string(body)))
+			if strings.Contains(string(body), `"ping"`) {
+				pings.Add(1)
+			}
+			if r.Method == http.MethodGet { // it offers no stream, and says so badly
+				w.WriteHeader(http.StatusForbidden)
+				return true
+			}
 			return false
 		})
 		t.Setenv("MCP_KEY", "secret")
@@ -53,6 +63,10 @@ func TestAServerIsSpokenToOverHTTP(t *testing.T) {
 			t.Errorf("the header is %v", secret.Load())
 		}
 		l.has(t, 1, "is ready", "at=http://127.0.0.1:")
+		eventually(t, "it is probed and stands", func() bool { return pings.Load() >= 3 })
+		if strings.Contains(l.all(), "is away") {
+			t.Errorf("stateless %v: it was lost\n%s", stateless, l.all())
+		}
 		if stateless { // the SDK's server does not hear of a cancel then
 			continue
 		}
@@ -71,8 +85,11 @@ func TestARedirectToAnotherHostIsRefused(t *testing.T) {
 	t.Cleanup(other.Close)
 	srv := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
 	t.Cleanup(srv.Close)
-	_, l := run(t, Config{URL: srv.URL}, quick())
+	_, l := run(t, Config{URL: srv.URL + "/?key=secret"}, quick())
 	l.has(t, 1, "is away", "redirects to another host")
+	if strings.Contains(l.all(), "secret") {
+		t.Error("the log has the key that is in the URL")
+	}
 	if reached.Load() {
 		t.Error("the other host was asked")
 	}

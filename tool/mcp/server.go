@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,7 +66,7 @@ func (s *Server) Absent(name string) *tool.Error {
 const CodeUnavailable = "unavailable"
 
 func (s *Server) unavailableLocked() *tool.Error {
-	return tool.Errorf(CodeUnavailable, "The MCP server %s cannot be reached: %s. Nothing was done.", s.name, bounded(s.why.Error(), 500))
+	return tool.Errorf(CodeUnavailable, "The MCP server %s cannot be reached: %s. Nothing was done.", s.name, brief(s.why))
 }
 
 // run keeps the server running until ctx ends.
@@ -136,6 +138,7 @@ func (s *Server) connect(ctx context.Context, older bool) (*connection, error) {
 	s.tellLocked()
 	s.mu.Unlock()
 	is, protocol := c.serverIs()
+	s.tellMissing(tools)
 	s.log.Info("an MCP server is ready", slog.String("at", s.config.where()), slog.String("is", is), slog.String("protocol", protocol),
 		slog.Int("tools", len(tools)), slog.Int("left_out", left), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
 	if before != nil {
@@ -158,6 +161,26 @@ func (s *Server) relist(ctx context.Context, c *connection) error {
 	s.mu.Unlock()
 	s.tellChange(before, tools)
 	return nil
+}
+
+// tellMissing says which tools the configuration names that the server has not:
+// what was meant to hold for them holds for nothing.
+func (s *Server) tellMissing(tools []tool.Tool) {
+	missing := map[string]bool{}
+	for _, name := range s.config.Only {
+		missing[name] = true
+	}
+	for name := range s.config.Tools {
+		missing[name] = true
+	}
+	for _, t := range tools {
+		if r, ok := t.(*remote); ok {
+			delete(missing, r.name)
+		}
+	}
+	if len(missing) > 0 {
+		s.log.Warn("the configuration names tools that an MCP server does not have", slog.String("tools", names(slices.Sorted(maps.Keys(missing)))))
+	}
 }
 
 // tellChange says what is different for new runs.

@@ -290,11 +290,14 @@ func TestAServerSeesOnlyTheEnvironmentItIsGiven(t *testing.T) {
 	t.Setenv("MCP_TOKEN", "for this one")
 	c, _ := child(t, "env")
 	c.EnvFrom = []string{"MCP_TOKEN"}
-	_, l := run(t, c, quick())
+	opts := quick()
+	opts.wait = time.Millisecond
+	s, l := run(t, c, opts)
 	l.has(t, 1, "is away", "exit status 3", "MCP_TOKEN=for this one", "PATH=")
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if strings.Contains(l.text.String(), "MCP_SECRET") || strings.Contains(l.text.String(), "HOME=") {
+	if told := s.Absent("s_look"); !strings.Contains(told.Message, "exit status 3") || strings.Contains(told.Message, "MCP_TOKEN") {
+		t.Errorf("the model is told %v", told)
+	}
+	if strings.Contains(l.all(), "MCP_SECRET") || strings.Contains(l.all(), "HOME=") {
 		t.Error("it sees more")
 	}
 }
@@ -308,6 +311,18 @@ func TestAServerThatCannotBeStartedIsSaidWithItsReason(t *testing.T) {
 	} {
 		_, l := run(t, c, quick())
 		l.has(t, 1, "is away", want)
+	}
+}
+
+func TestToolsThatTheConfigurationNamesInVainAreSaid(t *testing.T) {
+	opts := quick()
+	opts.link = sdkServer(testServer(t.TempDir() + "/ledger"))
+	s, l := run(t, Config{
+		Command: []string{"x"}, Only: []string{"look", "loook"}, Tools: map[string]ToolConfig{"chagre": {Effects: session.Unsafe}},
+	}, opts)
+	l.has(t, 1, "does not have", `tools="chagre loook"`)
+	if len(s.Tools()) != 1 {
+		t.Errorf("%d tools are used", len(s.Tools()))
 	}
 }
 

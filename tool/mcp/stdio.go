@@ -212,14 +212,32 @@ func (l *stdioLink) lost(err error) error {
 	case <-timer.C:
 		return err
 	}
-	how := "its process ended"
+	ended := &endedError{how: "its process ended", words: l.lastWords.String()}
 	if l.err != nil {
-		how += ": " + l.err.Error()
+		ended.how += ": " + l.err.Error()
 	}
-	if words := l.lastWords.String(); words != "" {
-		how += "; it said last: " + words
+	return ended
+}
+
+// endedError is the end of a process.
+type endedError struct {
+	how   string
+	words string // what it said last, which is for the log only: there may be secrets in it
+}
+
+func (e *endedError) Error() string {
+	if e.words == "" {
+		return e.how
 	}
-	return errors.New(how)
+	return e.how + "; it said last: " + e.words
+}
+
+// brief is an error as a model is told it.
+func brief(err error) string {
+	if ended := (*endedError)(nil); errors.As(err, &ended) {
+		return ended.how
+	}
+	return bounded(err.Error(), 500)
 }
 
 // hasty is a pipe to a server that must read what it is told.

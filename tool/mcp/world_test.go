@@ -44,6 +44,10 @@ type note struct {
 	Note string `json:"note,omitempty"`
 }
 
+type letters struct {
+	N int `json:"n"`
+}
+
 func hints(readOnly, idempotent bool) *sdk.ToolAnnotations {
 	return &sdk.ToolAnnotations{ReadOnlyHint: readOnly, IdempotentHint: idempotent}
 }
@@ -73,9 +77,7 @@ func testServer(ledger string) *sdk.Server {
 		s.RemoveTools("charge")
 		return text("grown"), nil, nil
 	})
-	sdk.AddTool(s, &sdk.Tool{Name: "letters", Annotations: hints(true, false)}, func(_ context.Context, _ *sdk.CallToolRequest, in struct {
-		N int `json:"n"`
-	}) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(s, &sdk.Tool{Name: "letters", Annotations: hints(true, false)}, func(_ context.Context, _ *sdk.CallToolRequest, in letters) (*sdk.CallToolResult, any, error) {
 		return text(strings.Repeat("a", in.N)), nil, nil
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "show", Annotations: hints(true, false)}, func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, any, error) {
@@ -174,6 +176,13 @@ func (l *logs) Write(p []byte) (int, error) {
 	close(l.more)
 	l.more = make(chan struct{})
 	return len(p), nil
+}
+
+// all is what was logged so far.
+func (l *logs) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // has waits until the log has n lines with all the words.
