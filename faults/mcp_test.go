@@ -27,6 +27,7 @@ func kit(t *testing.T, s settings) (*world, string) {
     envFrom: [LEDGER]
     env: {PIDS: %q}
     approval: never
+    tools: {picture: {approval: always}}
   lost:
     command: [no-such-program]
 `, binary, pids)
@@ -174,11 +175,15 @@ func TestACallWhoseMCPServerDiesFollowsItsEffects(t *testing.T) {
 	}
 }
 
-// A picture is kept beside the log, and the model sees it.
-func TestAPictureOfAnMCPServerIsKeptAndSeen(t *testing.T) {
+// An approval of a server's tool outlives the process. The picture that the call
+// gives is kept beside the log, and the model sees it.
+func TestAnApprovedCallOfAnMCPServerIsMadeAfterACrashAndItsPictureIsSeen(t *testing.T) {
 	w, pids := kit(t, settings{wire: "anthropic"})
 	w.llm.Script(fakellm.Reply(fakellm.Call{ID: "c", Name: "kit_picture", Args: `{}`}), fakellm.Reply(fakellm.Text("a cat")))
-	w.ends(w.submit("ses", "show it"))
+	run := w.waits(w.submit("ses", "show it"), session.WaitApproval)
+	w.crash()
+	w.decide(w.pending("ses")[0].ID, "approve")
+	w.ends(run)
 	done := w.events("ses", "tool.completed")
 	if len(done) != 1 || len(done[0].Data.(session.ToolCompleted).Files) != 1 {
 		t.Fatalf("the call gave %+v", done)

@@ -45,6 +45,7 @@ type connection struct {
 	end    context.CancelFunc
 	listed chan struct{} // the server says that its list changed
 	doubt  chan struct{} // a call makes one doubt that the server lives
+	probes sync.WaitGroup
 
 	reports atomic.Int64 // numbers progress tokens
 	mu      sync.Mutex
@@ -208,7 +209,14 @@ func (c *connection) probe(ctx context.Context) error {
 	timeout := c.server.opts.probeTimeout
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := c.session.Ping(ctx, nil)
+	pinged := make(chan error, 1)
+	c.probes.Go(func() { pinged <- c.session.Ping(ctx, nil) }) // which may wait to be read, whatever ctx says
+	var err error
+	select {
+	case err = <-pinged:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
 	switch {
 	case err == nil || answered(err):
 		return nil
@@ -279,4 +287,5 @@ func (c *connection) close() {
 	c.link.close()
 	<-closed
 	<-c.ended
+	c.probes.Wait()
 }

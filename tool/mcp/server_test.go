@@ -270,6 +270,29 @@ func TestAServerThatHangsInACallIsStartedAgain(t *testing.T) {
 	}
 }
 
+func TestAServerThatReadsNothingMoreHoldsNoCall(t *testing.T) {
+	opts := quick()
+	opts.probeEvery, opts.probeTimeout = time.Hour, 100*time.Millisecond
+	c, ledger := child(t, "unread")
+	c.Timeout = 200 * time.Millisecond
+	s, l := run(t, c, opts)
+	letters := strings.Repeat("a", 1<<20) // more than a pipe takes
+	ended := make(chan error, 2)
+	for _, arguments := range []string{`{}`, `{"note":"` + letters + `"}`} {
+		go func() {
+			_, err := tool.Run(t.Context(), find(t, s, "a"), tool.Call{ID: "c", Arguments: json.RawMessage(arguments), IdempotencyKey: "k"})
+			ended <- err
+		}()
+	}
+	for range 2 {
+		if err := <-ended; err == nil {
+			t.Error("a call gave a result")
+		}
+	}
+	l.has(t, 1, "is away", "does not answer a ping")
+	eventually(t, "it is started again", func() bool { return lineCount(ledger, "pid") == 2 })
+}
+
 func TestWhatACallDidWhoseServerDiesIsNotKnown(t *testing.T) {
 	config, ledger := child(t, "plain")
 	s, l := run(t, config, quick())

@@ -57,7 +57,7 @@ func (l *stdioLink) Connect(ctx context.Context) (sdk.Connection, error) {
 	}
 	transport := &sdk.IOTransport{
 		Reader: &lines{from: bufio.NewReaderSize(l.stdout, 64<<10), close: l.stdout.Close, tooLong: &l.tooLong, log: l.log},
-		Writer: hasty{l.stdin}, MaxLineLength: -1, // lines bounds it
+		Writer: hasty{l.stdin, l.cut}, MaxLineLength: -1, // lines bounds it
 	}
 	return transport.Connect(ctx)
 }
@@ -240,14 +240,21 @@ func brief(err error) string {
 	return bounded(err.Error(), 500)
 }
 
-// hasty is a pipe to a server that must read what it is told.
-type hasty struct{ *os.File }
+// hasty is a pipe to a server that must read what it is told, or is cut off.
+type hasty struct {
+	*os.File
+	cut func()
+}
 
 func (h hasty) Write(p []byte) (int, error) {
 	if err := h.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
 		return 0, err
 	}
-	return h.File.Write(p)
+	n, err := h.File.Write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		h.cut()
+	}
+	return n, err
 }
 
 // lines reads a server's output: whole lines of valid UTF-8 that may be JSON.

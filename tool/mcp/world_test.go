@@ -130,6 +130,10 @@ func beServer(kind string) {
 		ignoreTerm()
 	}
 	writeLine(os.Getenv("LEDGER"), fmt.Sprintf("pid %d", os.Getpid()))
+	if kind == "unread" { // it reads nothing more once it is called
+		const tools = `[{"name":"a","inputSchema":{"type":"object"}}]`
+		byHand(stdio{os.Stdin, os.Stdout}, tools, func(func(string), json.RawMessage) { select {} })
+	}
 	if kind == "noisy" {
 		fmt.Println("Welcome to the server!")
 		fmt.Fprintln(os.Stderr, "a log line")
@@ -138,6 +142,12 @@ func beServer(kind string) {
 	if kind == "deaf" {
 		select {}
 	}
+}
+
+// stdio is both ends of a server's protocol.
+type stdio struct {
+	io.Reader
+	io.WriteCloser
 }
 
 // child is the configuration of a server that is this binary.
@@ -333,36 +343,38 @@ func freePort(t *testing.T) string {
 // raw is a server by hand: it knows the handshake of before, has the tools of a
 // JSON list, and leaves calls to call, which may be nil.
 func raw(tools string, call func(reply func(string), id json.RawMessage)) func(net.Conn) {
-	return func(conn net.Conn) {
-		defer conn.Close()
-		in := bufio.NewReader(conn)
-		for {
-			line, err := in.ReadBytes('\n')
-			if err != nil {
-				return
+	return func(conn net.Conn) { byHand(conn, tools, call) }
+}
+
+func byHand(conn io.ReadWriteCloser, tools string, call func(reply func(string), id json.RawMessage)) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var req struct {
+			ID     json.RawMessage
+			Method string
+		}
+		_ = json.Unmarshal(line, &req)
+		write := func(s string) { _, _ = io.WriteString(conn, s+"\n") }
+		reply := func(s string) { write(`{"jsonrpc":"2.0","id":` + string(req.ID) + `,` + s + `}`) }
+		switch req.Method {
+		case "initialize":
+			reply(`"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"}}`)
+		case "tools/list":
+			reply(`"result":{"tools":` + tools + `}`)
+		case "ping":
+			reply(`"result":{}`)
+		case "tools/call":
+			if call != nil {
+				call(reply, req.ID)
 			}
-			var req struct {
-				ID     json.RawMessage
-				Method string
-			}
-			_ = json.Unmarshal(line, &req)
-			write := func(s string) { _, _ = io.WriteString(conn, s+"\n") }
-			reply := func(s string) { write(`{"jsonrpc":"2.0","id":` + string(req.ID) + `,` + s + `}`) }
-			switch req.Method {
-			case "initialize":
-				reply(`"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"}}`)
-			case "tools/list":
-				reply(`"result":{"tools":` + tools + `}`)
-			case "ping":
-				reply(`"result":{}`)
-			case "tools/call":
-				if call != nil {
-					call(reply, req.ID)
-				}
-			default:
-				if req.ID != nil {
-					reply(`"error":{"code":-32601,"message":"no such method"}`)
-				}
+		default:
+			if req.ID != nil {
+				reply(`"error":{"code":-32601,"message":"no such method"}`)
 			}
 		}
 	}
