@@ -48,6 +48,7 @@ func ExerciseOn(t *testing.T, open func(t *testing.T, opts store.Options) store.
 		"AStartedIdempotentCallIsRepeatedWithItsKey":     repeatsIdempotent,
 		"AStartedUnsafeCallWaitsForAPerson":              asksAboutUnsafe,
 		"AnUnsafeCallThatIsDeafToItsTimeoutIsAskedAbout": asksAboutDeaf,
+		"ACallThatIsLostFollowsItsEffects":               followsEffects,
 		"ASteerIsHeardBeforeTheNextModelCall":            steers,
 		"AnEnqueuedMessageRunsNext":                      runsTheInbox,
 	} {

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -284,6 +285,41 @@ func asksAboutDeaf(t *testing.T, on house) {
 	w.until("ses", "a person to be asked", func(s *session.State) bool {
 		return s.Run(run).WaitingReason == session.WaitToolOutcome
 	})
+	w.cancel("ses", run)
+	w.untilStatus("ses", run, session.Cancelled)
+	w.endsOnce("ses")
+}
+
+// A call that was lost, by an MCP server that died over it, say, is started again
+// if it may be, a few times; of the rest a person is asked.
+func followsEffects(t *testing.T, on house) {
+	var keys []string
+	losing := func(name string, losses int, effects session.Effects) tool.Tool {
+		return tool.New(name, "", func(_ context.Context, _ struct{}, call tool.Call) (string, error) {
+			keys = append(keys, call.IdempotencyKey)
+			if call.Attempt <= losses {
+				return "", fmt.Errorf("%w: its server died", tool.ErrOutcomeUnknown)
+			}
+			return "ok", nil
+		}, tool.WithEffects(effects))
+	}
+	w := newWorld(t, on, losing("once", 1, session.Idempotent), losing("always", 99, session.ReadOnly), losing("unsafe", 1, session.Unsafe))
+	w.script.Add(
+		modeltest.Reply(modeltest.Call("a", "once", `{}`)), modeltest.Reply(modeltest.Call("b", "always", `{}`)),
+		modeltest.Reply(modeltest.Call("c", "unsafe", `{}`)),
+	)
+	w.worker()
+	run := w.submit("ses")
+	w.until("ses", "a person to be asked", func(s *session.State) bool {
+		return s.Run(run).WaitingReason == session.WaitToolOutcome
+	})
+	n := w.types("ses")
+	if n["tool.started"] != 2+3+1 || n["tool.completed"] != 1 || n["tool.failed"] != 1 || n["tool.unknown"] != 1 {
+		t.Errorf("the log has %v", n)
+	}
+	if len(keys) != 6 || keys[0] != keys[1] || keys[2] != keys[4] || keys[4] == keys[5] {
+		t.Errorf("the calls were made with %q", keys)
+	}
 	w.cancel("ses", run)
 	w.untilStatus("ses", run, session.Cancelled)
 	w.endsOnce("ses")
