@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-run/holdfast/agent"
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/tool"
 )
 
@@ -136,6 +137,9 @@ func (k *carry) unpackPictures(ctx context.Context, m *session.Message, left *in
 				continue
 			}
 			raw, err := k.blob(ctx, f.Blob)
+			if errors.Is(err, store.ErrNotFound) { // no run should die for a picture
+				continue
+			}
 			if err != nil {
 				return err
 			}
