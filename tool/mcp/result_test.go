@@ -38,6 +38,22 @@ func TestAToolThatFailsSaysWhy(t *testing.T) {
 	}
 }
 
+func TestAToolThatAsksAPersonIsToldThatNobodyIsThere(t *testing.T) {
+	for version, said := range map[string]string{"": "2026-07-28", olderProtocol: olderProtocol} {
+		opts := quick()
+		ledger := t.TempDir() + "/ledger"
+		opts.link = sdkServer(testServer(ledger))
+		if version != "" {
+			opts.link = sdkServer(testServer(ledger, version))
+		}
+		s, l := run(t, Config{Command: []string{"x"}}, opts)
+		l.has(t, 1, "is ready", "protocol="+said)
+		if _, err := do(t, s, "ask", `{}`); code(err) != tool.CodeFailed {
+			t.Errorf("over %s it gives %v", said, err)
+		}
+	}
+}
+
 func TestOddResultsAreWellFormed(t *testing.T) {
 	for result, want := range map[string]string{
 		// The text of a structured result keeps what a number of JavaScript would lose.

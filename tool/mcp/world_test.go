@@ -52,9 +52,10 @@ func hints(readOnly, idempotent bool) *sdk.ToolAnnotations {
 	return &sdk.ToolAnnotations{ReadOnlyHint: readOnly, IdempotentHint: idempotent}
 }
 
-// testServer has a tool of each kind. Effects are lines of the file ledger.
-func testServer(ledger string) *sdk.Server {
-	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+// testServer has a tool of each kind. Effects are lines of the file ledger. It
+// speaks all versions of the protocol unless told.
+func testServer(ledger string, versions ...string) *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ServerOptions{SupportedProtocolVersions: versions})
 	act := func(_ context.Context, req *sdk.CallToolRequest, in note) (*sdk.CallToolResult, any, error) {
 		first := writeLine(ledger, fmt.Sprintf("%s %v", req.Params.Name, req.Params.Meta[KeyMeta]))
 		if in.Note == "die" || in.Note == "die once" && first {
@@ -89,6 +90,10 @@ func testServer(ledger string) *sdk.Server {
 			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "file:///c.txt", Text: "inside"}},
 			&sdk.ResourceLink{URI: "file:///d", Name: "d"},
 		}}, nil, nil
+	})
+	sdk.AddTool(s, &sdk.Tool{Name: "ask"}, func(ctx context.Context, req *sdk.CallToolRequest, _ note) (*sdk.CallToolResult, any, error) {
+		_, err := req.Session.Elicit(ctx, &sdk.ElicitParams{Message: "Which one?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)})
+		return nil, nil, err
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "fail"}, func(_ context.Context, _ *sdk.CallToolRequest, in note) (*sdk.CallToolResult, any, error) {
 		return nil, nil, errors.New("no such " + in.Note)
