@@ -259,7 +259,7 @@ func TestAServerThatHangsInACallIsStartedAgain(t *testing.T) {
 		}
 		raw(tools, func(func(string), json.RawMessage) { _, _ = io.Copy(io.Discard, c) })(c)
 	})
-	s, l := run(t, Config{Command: []string{"x"}, Timeout: 50 * time.Millisecond}, opts)
+	s, l := run(t, Config{Command: []string{"x"}, Timeout: time.Second}, opts)
 	if _, err := do(t, s, "a", `{}`); code(err) != tool.CodeTimeout {
 		t.Errorf("the call ended with %v", err)
 	}
