@@ -115,8 +115,13 @@ func (w *world) follow(sessionID string, after int64) *stream {
 
 // tryFollow opens an event stream with a query and a Last-Event-ID ("" for none).
 func (w *world) tryFollow(ctx context.Context, sessionID, query, lastEventID string) (*stream, error) {
+	return w.followAt(ctx, w.srv.url, sessionID, query, lastEventID)
+}
+
+// followAt is tryFollow of a server that may be started anew meanwhile, at the same address.
+func (w *world) followAt(ctx context.Context, server, sessionID, query, lastEventID string) (*stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	req, err := http.NewRequestWithContext(ctx, "GET", w.srv.url+"/v1/sessions/"+sessionID+"/events?"+query, nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", server+"/v1/sessions/"+sessionID+"/events?"+query, nil)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -102,6 +102,35 @@ func (s *Server) Start(tb testing.TB) {
 	}
 }
 
+// Freeze stops the server in its tracks: connections stay, and nothing is answered.
+func (s *Server) Freeze(tb testing.TB) { s.signal(tb, syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw(tb testing.TB) { s.signal(tb, syscall.SIGCONT) }
+
+// signal reaches the server and its processes, one for each connection.
+func (s *Server) signal(tb testing.TB, signal syscall.Signal) {
+	tb.Helper()
+	raw, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(raw), "\n")
+	parent, err := strconv.Atoi(first)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, _ := exec.Command("pgrep", "-P", first).Output() //nolint:noctx // an error says that there are none
+	if err := syscall.Kill(parent, signal); err != nil {
+		tb.Fatal(err)
+	}
+	for pid := range strings.FieldsSeq(string(out)) {
+		if n, err := strconv.Atoi(pid); err == nil {
+			_ = syscall.Kill(n, signal) // it may have ended
+		}
+	}
+}
+
 func (s *Server) url(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)), Path: "/" + database}
 	return u.String()

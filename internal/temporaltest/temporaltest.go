@@ -20,6 +20,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,6 +74,19 @@ func (s *Server) Kill() {
 	_ = s.run.Wait()
 	_ = s.hold.Close()
 	s.run = nil
+}
+
+// Freeze stops the server in its tracks: connections stay, and nothing is answered.
+func (s *Server) Freeze(tb testing.TB) { s.signal(tb, syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw(tb testing.TB) { s.signal(tb, syscall.SIGCONT) }
+
+func (s *Server) signal(tb testing.TB, signal syscall.Signal) {
+	tb.Helper()
+	if err := s.run.Process.Signal(signal); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // Start starts a server that was killed, at the same address.
