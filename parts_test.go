@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -101,7 +102,12 @@ func TestWhatIsTooLargeForAMessageIsShelvedAndTheModelSeesItWhole(t *testing.T) 
 		t.Fatal(err)
 	}
 	seen := script.Requests()[0].Messages[0].Parts
-	if len(seen) != 3 || seen[0].Text != text || seen[1].URL != url {
+	_, encoded, _ := strings.Cut(url, ",")
+	picture, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != 3 || seen[0].Text != text || !bytes.Equal(seen[1].Data, picture) {
 		t.Errorf("the model saw %d parts, a text of %d bytes", len(seen), len(seen[0].Text))
 	}
 }
