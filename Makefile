@@ -30,7 +30,6 @@ services: ## install what the Go tests use of the system: PostgreSQL, Redis
 .PHONY: test
 test: services vet bin/temporal node_modules ## all tests, with the race detector; what CI runs
 	$(GO) test -race -timeout 20m ./...
-	@$(MAKE) --no-print-directory faults STACKS="postgres redis temporal"
 
 .PHONY: check
 check: vet lint ## quick checks: format, vet, lint, house rules, short tests
