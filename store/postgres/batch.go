@@ -264,7 +264,7 @@ func (b *batch) append(e *entry, decide session.Decide) (store.Appended, error) 
 	if c.broken != nil {
 		return store.Appended{}, c.broken
 	}
-	events, err := safely(decide, e.state)
+	events, err := models.Decide(decide, e.state)
 	if err != nil {
 		return store.Appended{}, err
 	}
@@ -291,16 +291,6 @@ func (b *batch) append(e *entry, decide session.Decide) (store.Appended, error) 
 		c.body = append(append(c.body, '\n'), body...)
 	}
 	return store.Appended{First: at + 1, Last: e.state.Seq, Events: events}, nil
-}
-
-// safely runs a decide that may panic.
-func safely(decide session.Decide, s *session.State) (events []session.Event, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("session %s: a decision panicked: %v", s.ID, p)
-		}
-	}()
-	return decide(s)
 }
 
 // delete ends a session.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -96,7 +95,9 @@ func (b *batch) writeModels(c *change) {
 		b.writeJSON(upsertApproval, a, a.ID, s.ID, a.Run, s.Tenant, s.Owner, string(a.Status), millis(a.RequestedAt))
 	}
 	if c.fact || len(c.touched) > 0 {
-		b.writeWork(c, changed.Runs)
+		c.work = append(c.work, models.Rework(s, c.entry.work, changed.Runs, c.touched, func(was, is models.Work) {
+			b.writeWork(s.ID, was, is)
+		})...)
 	}
 	e := c.entry
 	e.since.Events += int64(len(c.events))
@@ -151,56 +152,14 @@ func (b *batch) withSteps(run *session.Run) *session.Run {
 	return &whole
 }
 
-// writeWork writes the work of runs whose claim to attention changed.
-func (b *batch) writeWork(c *change, changed []string) {
-	s, known := c.entry.state, c.entry.work
-	ids := slices.Concat(changed, c.touched)
-	for id := range known {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
-		run, was := s.Run(id), known[id]
-		is := models.Work{RunWork: store.RunWork{Run: id}}
-		if run == nil || run.Status.Terminal() {
-			delete(known, id)
-		} else {
-			is = models.WorkOf(s, run)
-			known[id] = is
-		}
-		if is.Work != was.Work || is.Cancel != was.Cancel {
-			c.work = append(c.work, is.RunWork)
-		}
-		if is != was || slices.Contains(c.touched, id) {
-			b.writeWorkRow(s.ID, was, is)
-		}
-	}
-}
-
-func (b *batch) writeWorkRow(session string, was, is models.Work) {
-	asks := is.Work
-	if !asks.Due && !asks.Held && asks.CancelBy.IsZero() {
+// writeWork writes the work of a run, if it has any.
+func (b *batch) writeWork(session string, was, is models.Work) {
+	row, ok := is.Columns(was, b.now)
+	if !ok {
 		b.writes.Queue(deleteWork, is.Run)
 		return
 	}
-	var due, cancel *int64
-	var worker *string
-	if asks.Due {
-		at := millis(b.now)
-		if !asks.At.IsZero() {
-			at = millis(asks.At)
-		}
-		due = &at
-	}
-	keeps := asks.Due && was.Work.Due && asks.At.Equal(was.Work.At)
-	if asks.Held {
-		worker = &is.Worker
-	}
-	if !asks.CancelBy.IsZero() {
-		at := millis(asks.CancelBy)
-		cancel = &at
-	}
-	b.writes.Queue(upsertWork, is.Run, session, due, worker, is.Fence, cancel, keeps)
+	b.writes.Queue(upsertWork, is.Run, session, row.Due, row.Worker, is.Fence, row.CancelBy, row.Keeps)
 }
 
 // leaseChange gives a lease its end.

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/internal/lines"
+	"github.com/holdfast-run/holdfast/store/internal/models"
 )
 
 // batch is one transaction. When it fails, everything it changed in memory is forgotten.
@@ -135,7 +136,7 @@ func (b *batch) append(e *entry, decide session.Decide) (store.Appended, error) 
 	if err != nil {
 		return store.Appended{}, err
 	}
-	events, err := safely(decide, e.state)
+	events, err := models.Decide(decide, e.state)
 	if err != nil {
 		return store.Appended{}, err
 	}
@@ -167,16 +168,6 @@ func (b *batch) append(e *entry, decide session.Decide) (store.Appended, error) 
 		c.body = append(append(c.body, '\n'), body...)
 	}
 	return store.Appended{First: head + 1, Last: e.state.Seq, Events: events}, nil
-}
-
-// safely runs a decide that may panic.
-func safely(decide session.Decide, s *session.State) (events []session.Event, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("session %s: a decision panicked: %v", s.ID, p)
-		}
-	}()
-	return decide(s)
 }
 
 // flush writes what the requests have gathered.

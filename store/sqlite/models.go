@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -94,7 +93,9 @@ func (b *batch) writeModels(c *change) {
 		b.writeApproval(s, &changed.Decided[i])
 	}
 	if c.fact || len(c.touched) > 0 {
-		b.writeWork(c, changed.Runs)
+		c.work = append(c.work, models.Rework(s, c.entry.work, changed.Runs, c.touched, func(was, is models.Work) {
+			b.writeWork(s.ID, was, is)
+		})...)
 	}
 	e := c.entry
 	e.since.Events += int64(len(c.events))
@@ -162,54 +163,15 @@ func (b *batch) writeApproval(s *session.State, a *session.Approval) {
 	}
 }
 
-// writeWork writes the work of runs whose claim to attention changed.
-func (b *batch) writeWork(c *change, changed []string) {
-	s, known := c.entry.state, c.entry.work
-	ids := slices.Concat(changed, c.touched)
-	for id := range known {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
-		run, was := s.Run(id), known[id]
-		is := models.Work{RunWork: store.RunWork{Run: id}}
-		if run == nil || run.Status.Terminal() {
-			delete(known, id)
-		} else {
-			is = models.WorkOf(s, run)
-			known[id] = is
-		}
-		if is.Work != was.Work || is.Cancel != was.Cancel {
-			c.work = append(c.work, is.RunWork)
-		}
-		if is != was || slices.Contains(c.touched, id) {
-			b.writeWorkRow(s.ID, was, is)
-		}
-	}
-}
-
-func (b *batch) writeWorkRow(session string, was, is models.Work) {
-	asks := is.Work
-	if !asks.Due && !asks.Held && asks.CancelBy.IsZero() {
+// writeWork writes the work of a run, if it has any.
+func (b *batch) writeWork(session string, was, is models.Work) {
+	row, ok := is.Columns(was, b.now)
+	if !ok {
 		_, _ = b.exec(deleteWork, is.Run)
 		return
 	}
-	var due, worker, cancel any
-	if asks.Due {
-		due = millis(b.now)
-		if !asks.At.IsZero() {
-			due = millis(asks.At)
-		}
-	}
-	keeps := asks.Due && was.Work.Due && asks.At.Equal(was.Work.At)
-	if asks.Held {
-		worker = is.Worker
-	}
-	if !asks.CancelBy.IsZero() {
-		cancel = millis(asks.CancelBy)
-	}
 	b.w.turn++
-	_, _ = b.exec(upsertWork, is.Run, session, due, b.w.turn, worker, is.Fence, cancel, keeps)
+	_, _ = b.exec(upsertWork, is.Run, session, row.Due, b.w.turn, row.Worker, is.Fence, row.CancelBy, row.Keeps)
 }
 
 // leaseChange gives a lease its end.

@@ -24,32 +24,6 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte{'\n'}), nil
 }
 
-// Work is what a run that has not ended asks of the engine, and who holds it.
-type Work struct {
-	store.RunWork
-	Worker string
-	Fence  int64
-}
-
-// WorkOf is what a run asks of the engine now.
-func WorkOf(s *session.State, run *session.Run) Work {
-	asks := s.WorkOf(run)
-	w := Work{RunWork: store.RunWork{Run: run.ID, Work: asks, Cancel: asks.Held && run.CancelRequestedAt != nil}, Fence: run.Fence}
-	if asks.Held {
-		w.Worker = run.Worker
-	}
-	return w
-}
-
-// OpenWork is the work of all runs that have not ended, by run.
-func OpenWork(s *session.State) map[string]Work {
-	open := map[string]Work{}
-	for _, run := range s.Open() {
-		open[run.ID] = WorkOf(s, run)
-	}
-	return open
-}
-
 // CopyMessage gives a message as it is now: nothing is shared with m that the fold changes.
 func CopyMessage(m *session.Message) session.Message {
 	c := *m
