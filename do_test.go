@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-run/holdfast"
 	"github.com/holdfast-run/holdfast/agent"
+	"github.com/holdfast-run/holdfast/engine"
 	"github.com/holdfast-run/holdfast/engine/local"
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/model/modeltest"
@@ -23,7 +24,7 @@ func carried(t *testing.T, script *modeltest.Script) *holdfast.Runtime {
 	t.Helper()
 	rt, err := holdfast.Open(t.Context(), holdfast.Options{
 		Store:  func(_ context.Context, o store.Options) (store.Store, error) { return memory.New(o), nil },
-		Engine: local.New(local.Options{Drain: 10 * time.Millisecond}),
+		Engine: local.New(local.Options{WorkerOptions: engine.WorkerOptions{Drain: 10 * time.Millisecond}}),
 		Agents: []agent.Agent{{Name: "a", Model: "script"}},
 		Models: func(string) (model.Model, error) { return script, nil },
 		Log:    slog.New(slog.DiscardHandler),

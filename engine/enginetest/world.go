@@ -3,7 +3,7 @@
 //
 //	func TestEngine(t *testing.T) {
 //		enginetest.Exercise(t, func(c *engine.Carrier, lease time.Duration) engine.Engine {
-//			return local.Make(c, local.Options{Lease: lease})
+//			return local.Make(c, local.Options{WorkerOptions: engine.WorkerOptions{Lease: lease}})
 //		})
 //	}
 //

@@ -19,20 +19,10 @@ import (
 
 // Options tune an engine. The zero value works.
 type Options struct {
-	// Worker names this process in the log. Default: a fresh id.
-	Worker string
+	engine.WorkerOptions
 	// Slots bounds the runs carried at once. Waiting runs take none. Default:
 	// 4096. Less than 0: none is carried here, but by other processes on the store.
 	Slots int
-	// Lease is how long a claim lasts without being renewed. It is renewed every third of it. Default: 15 seconds.
-	Lease time.Duration
-	// Poll is how often the store is looked at when nothing is heard. Default: 1 second.
-	Poll time.Duration
-	// Drain is how long carried runs have to end when the engine stops, before
-	// they are handed over. Default: 10 seconds.
-	Drain time.Duration
-	// Crash spaces the claims of a run whose worker was lost. The first comes at once.
-	Crash engine.Backoff
 }
 
 // Engine carries runs in this process.
@@ -51,10 +41,8 @@ func New(opts Options) func(*engine.Carrier) engine.Engine {
 // Make makes an engine.
 func Make(c *engine.Carrier, opts Options) *Engine {
 	return &Engine{
-		Worker: engine.NewWorker(c, engine.WorkerOptions{
-			Name: opts.Worker, Lease: opts.Lease, Poll: opts.Poll, Drain: opts.Drain, Crash: opts.Crash,
-		}),
-		store: c.Store, slots: cmp.Or(opts.Slots, 4096), due: make(chan struct{}, 1),
+		Worker: engine.NewWorker(c, opts.WorkerOptions),
+		store:  c.Store, slots: cmp.Or(opts.Slots, 4096), due: make(chan struct{}, 1),
 	}
 }
 

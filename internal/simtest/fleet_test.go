@@ -133,8 +133,11 @@ func (f *fleet) newWorker(name string, d dice) *worker {
 		Backoff: engine.Backoff{Max: 10 * time.Second, Chance: jitter},
 		Now:     func() time.Time { return f.world.now().Add(k.skew) },
 	}, local.Options{
-		Worker: name, Slots: p.slots, Lease: p.lease, Poll: p.poll, Drain: p.drain,
-		Crash: engine.Backoff{First: time.Second, Chance: jitter},
+		Slots: p.slots,
+		WorkerOptions: engine.WorkerOptions{
+			Name: name, Lease: p.lease, Poll: p.poll, Drain: p.drain,
+			Crash: engine.Backoff{First: time.Second, Chance: jitter},
+		},
 	})
 	f.mu.Lock()
 	f.workers = append(f.workers, k)

@@ -75,9 +75,7 @@ func (e EngineConfig) open(carries bool, cancelGrace time.Duration, log *slog.Lo
 		slots = -1
 	}
 	if e.Use != "temporal" {
-		return tuned(local.New(local.Options{
-			Slots: slots, Lease: e.Lease, Poll: e.Poll, Drain: e.Drain, Crash: engine.Backoff{First: e.CrashFirst},
-		})), func() {}, nil
+		return tuned(local.New(local.Options{WorkerOptions: worker, Slots: slots})), func() {}, nil
 	}
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
