@@ -88,6 +88,13 @@ func (w *Worker) Carrying() int {
 	return len(w.carried)
 }
 
+// Carries says whether a run is carried at this moment.
+func (w *Worker) Carries(run string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.carried[run] != nil
+}
+
 // Changed receives when fewer runs are carried than before.
 func (w *Worker) Changed() <-chan struct{} { return w.changed }
 

@@ -34,9 +34,9 @@ type call struct {
 type news int
 
 const (
-	isDue        news = iota // also where there is no workflow yet
-	isCancelled              // while it is carried
-	mayHaveEnded             // so its workflow may end
+	isDue       news = iota // also where there is no workflow yet
+	isCancelled             // while it is carried
+	hasEnded                // while nobody carried it
 )
 
 // bell tells workflows that their runs are due or to be cancelled. A call is
@@ -117,7 +117,7 @@ func (b *bell) make(ctx context.Context, c call) {
 	defer cancel()
 	id := b.queue + "/" + c.due.Run
 	if c.what != isDue {
-		name := map[news]string{isCancelled: cancelSignal, mayHaveEnded: wakeSignal}[c.what]
+		name := map[news]string{isCancelled: cancelSignal, hasEnded: wakeSignal}[c.what]
 		err := b.client.SignalWorkflow(ctx, id, "", name, nil)
 		gone := (*serviceerror.NotFound)(nil)
 		if err != nil && !errors.As(err, &gone) && ctx.Err() == nil {

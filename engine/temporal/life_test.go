@@ -137,6 +137,24 @@ func (w *world) untilStatus(run string, status session.Status) session.Run {
 	return w.until(run, func(r session.Run) bool { return r.Status == status })
 }
 
+// untilIdle waits for the run's workflow to wait to be told.
+func (w *world) untilIdle(run string) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	events := w.client.GetWorkflowHistory(ctx, w.queue+"/"+run, "", true, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		if err != nil {
+			w.Fatal(err)
+		}
+		if e.EventType == enums.EVENT_TYPE_TIMER_STARTED {
+			return
+		}
+	}
+	w.Fatal("the workflow has ended")
+}
+
 // closed waits for the run's workflow to end and says how.
 func (w *world) closed(run string) enums.WorkflowExecutionStatus {
 	w.Helper()
@@ -214,6 +232,7 @@ func TestTheWorkflowOfARunThatIsCancelledWhileItWaitsEnds(t *testing.T) {
 	w.work()
 	id, run := w.submit()
 	w.untilStatus(run, session.Waiting)
+	w.untilIdle(run)
 	w.do(id, session.Cancel{Run: run, By: "o", At: time.Now(), Grace: time.Second}.Decide)
 	w.untilStatus(run, session.Cancelled)
 	if status := w.closed(run); status != enums.WORKFLOW_EXECUTION_STATUS_COMPLETED {

@@ -86,18 +86,26 @@ func Make(c *engine.Carrier, opts Options) *Engine {
 
 // Notify tells carried runs the news, and the workflows of others that they are due or to be cancelled.
 func (e *Engine) Notify(c store.Commit) {
-	for _, w := range e.Worker.Notify(c) {
-		if c.Elsewhere {
-			return // whoever has committed it tells the cluster
-		}
+	others := e.Worker.Notify(c)
+	if c.Elsewhere {
+		return // whoever has committed it tells the cluster
+	}
+	for _, w := range others {
 		run := store.Due{Session: c.Session, Run: w.Run}
 		switch {
 		case w.Cancel:
 			e.bell.call(call{due: run, what: isCancelled})
 		case w.Work.Due:
 			e.bell.call(call{due: run, what: isDue})
-		case w.Work == session.Work{}: // it may have ended while it waited
-			e.bell.call(call{due: run, what: mayHaveEnded})
+		}
+	}
+	// A run that waited for a person asked for nothing, and asks for nothing now that it has ended.
+	for _, event := range c.Events {
+		switch event.Data.(type) {
+		case session.RunCompleted, session.RunFailed, session.RunCancelled:
+			if !e.Carries(event.Run) {
+				e.bell.call(call{due: store.Due{Session: c.Session, Run: event.Run}, what: hasEnded})
+			}
 		}
 	}
 }
