@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/postgres"
+	"github.com/holdfast-run/holdfast/store/storetest"
 )
 
 // wire is a proxy before the database that cuts connections at a given point of the talk.
@@ -181,5 +182,5 @@ func TestAnAppendWhoseConnectionIsCutIsThereOnce(t *testing.T) {
 			t.Errorf("OnCommit was told of seq %d %d times", seq, l.told[seq])
 		}
 	}
-	sound(t, s, "ses_1")
+	storetest.Sound(t, s, "ses_1")
 }

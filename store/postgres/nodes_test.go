@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/postgres"
+	"github.com/holdfast-run/holdfast/store/storetest"
 )
 
 const (
@@ -94,7 +95,7 @@ func TestSixteenWritersOfTwoProcessesKeepOneOrderAndNoReaderSkips(t *testing.T) 
 			t.Fatalf("event %d says %s", i+1, title)
 		}
 	}
-	sound(t, s, "ses_1")
+	storetest.Sound(t, s, "ses_1")
 }
 
 // follow reads a log as it grows, as fast as it can, until it ends at last.
@@ -142,7 +143,7 @@ func TestAStoreSeesWhatAnotherHasWritten(t *testing.T) {
 		t.Errorf("the other store sees the run %s", status)
 	}
 	for range 3 {
-		wrote, err := a.Append(t.Context(), "ses_1", say(lease, 2, "x"))
+		wrote, err := a.Append(t.Context(), "ses_1", storetest.Say(lease, 2, "x"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +155,7 @@ func TestAStoreSeesWhatAnotherHasWritten(t *testing.T) {
 	if _, err := b.Append(t.Context(), "ses_1", cancel.Decide); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Append(t.Context(), "ses_1", end(lease)); err != nil {
+	if _, err := a.Append(t.Context(), "ses_1", storetest.End(lease)); err != nil {
 		t.Fatal(err)
 	}
 	if _, status := look(); status != session.Completed {
@@ -174,7 +175,7 @@ func TestAStoreSeesWhatAnotherHasWritten(t *testing.T) {
 	if wrote, err := b.Append(t.Context(), "ses_1", note("and again")); err != nil || wrote.First != 3 {
 		t.Errorf("the other store appended %+v, %v to a session that was begun again", wrote, err)
 	}
-	sound(t, b, "ses_1")
+	storetest.Sound(t, b, "ses_1")
 	mu.Lock()
 	defer mu.Unlock()
 	seq := map[bool]int64{}
@@ -198,7 +199,7 @@ func TestEachDueRunIsClaimedByOneOfManyProcesses(t *testing.T) {
 	const runs, workers = 60, 3
 	first := open(t, url, postgres.Options{})
 	for i := range runs {
-		if _, err := first.Append(t.Context(), fmt.Sprintf("ses_%d", i), submit(fmt.Sprintf("msg_%d", i), fmt.Sprintf("run_%d", i)).Decide); err != nil {
+		if _, err := first.Append(t.Context(), fmt.Sprintf("ses_%d", i), storetest.Submit(fmt.Sprintf("msg_%d", i), fmt.Sprintf("run_%d", i)).Decide); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -246,7 +247,7 @@ func TestCS04AMachinesClockMattersToNoLease(t *testing.T) {
 			}
 			url += "?search_path=odd,pg_catalog,public"
 			a, b := open(t, url, postgres.Options{}), open(t, url, postgres.Options{})
-			wrote, err := a.Append(t.Context(), "ses_1", submit("msg_1", "run_1").Decide)
+			wrote, err := a.Append(t.Context(), "ses_1", storetest.Submit("msg_1", "run_1").Decide)
 			if err != nil {
 				t.Fatal(err)
 			}

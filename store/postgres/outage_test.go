@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/postgres"
+	"github.com/holdfast-run/holdfast/store/storetest"
 )
 
 // ledger is what writers were answered.
@@ -87,7 +88,7 @@ func (l *ledger) verify(t *testing.T, s *postgres.Store) {
 			t.Errorf("%s failed and is there %d times", text, count[text])
 		}
 	}
-	sound(t, s, "ses_1")
+	storetest.Sound(t, s, "ses_1")
 }
 
 func TestConnectionsThatAreKilledLoseAndDoubleNothing(t *testing.T) {
@@ -213,7 +214,7 @@ func TestST07AStoreWhoseDatabaseIsAwaySaysSoAndComesBack(t *testing.T) {
 	if got := strings.Join(titles(t, s, "ses_1"), " "); got != "before after" {
 		t.Errorf("the log says %s", got)
 	}
-	sound(t, s, "ses_1")
+	storetest.Sound(t, s, "ses_1")
 }
 
 func TestASessionThatAnotherProcessHoldsKeepsNoOtherWaiting(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/postgres"
+	"github.com/holdfast-run/holdfast/store/storetest"
 )
 
 // Deltas come one to a commit, as models say them. What they leave behind after
@@ -45,12 +46,12 @@ func TestDeltasDoNotBloatTheTables(t *testing.T) {
 			lease := carried(t, s, fmt.Sprintf("ses_%d_%d", generation, chat))
 			go func() {
 				for range deltas {
-					if _, err := s.Append(context.Background(), lease.Session, say(lease, 1, strings.Repeat("word ", 4))); err != nil {
+					if _, err := s.Append(context.Background(), lease.Session, storetest.Say(lease, 1, strings.Repeat("word ", 4))); err != nil {
 						done <- err
 						return
 					}
 				}
-				_, err := s.Append(context.Background(), lease.Session, end(lease))
+				_, err := s.Append(context.Background(), lease.Session, storetest.End(lease))
 				done <- err
 			}()
 		}
@@ -96,7 +97,7 @@ func TestDeltasDoNotBloatTheTables(t *testing.T) {
 	}
 	for generation := range generations {
 		for chat := range chats {
-			sound(t, s, fmt.Sprintf("ses_%d_%d", generation, chat))
+			storetest.Sound(t, s, fmt.Sprintf("ses_%d_%d", generation, chat))
 		}
 	}
 }
@@ -107,7 +108,7 @@ func TestRetentionOfTwoProcessesAndWritersLeaveTheLogWhole(t *testing.T) {
 	const runs = 6
 	for i := range runs {
 		name := fmt.Sprintf("%d", i)
-		if _, err := a.Append(t.Context(), "ses_1", submit("msg_"+name, "run_"+name).Decide); err != nil {
+		if _, err := a.Append(t.Context(), "ses_1", storetest.Submit("msg_"+name, "run_"+name).Decide); err != nil {
 			t.Fatal(err)
 		}
 		lease, err := a.ClaimRun(t.Context(), store.Due{Session: "ses_1", Run: "run_" + name}, "wrk_1", time.Hour)
@@ -115,11 +116,11 @@ func TestRetentionOfTwoProcessesAndWritersLeaveTheLogWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 30 {
-			if _, err := a.Append(t.Context(), "ses_1", say(lease, 3, "x")); err != nil {
+			if _, err := a.Append(t.Context(), "ses_1", storetest.Say(lease, 3, "x")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := a.Append(t.Context(), "ses_1", end(lease)); err != nil {
+		if _, err := a.Append(t.Context(), "ses_1", storetest.End(lease)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -143,7 +144,7 @@ func TestRetentionOfTwoProcessesAndWritersLeaveTheLogWhole(t *testing.T) {
 					done <- err
 					return
 				}
-				if _, err := readAll(s, "ses_1"); err != nil {
+				if _, err := storetest.WholeLog(s, "ses_1"); err != nil {
 					done <- err
 					return
 				}
@@ -159,8 +160,8 @@ func TestRetentionOfTwoProcessesAndWritersLeaveTheLogWhole(t *testing.T) {
 	if all := dropped[0] + dropped[1]; all != runs*90 {
 		t.Errorf("%d deltas were dropped, not %d", all, runs*90)
 	}
-	sound(t, a, "ses_1")
-	sound(t, b, "ses_1")
+	storetest.Sound(t, a, "ses_1")
+	storetest.Sound(t, b, "ses_1")
 	if err := b.View(t.Context(), "ses_1", func(s *session.State) {
 		if len(s.Runs) != runs {
 			t.Errorf("%d runs are left", len(s.Runs))

@@ -47,7 +47,7 @@ func benchmarkDeltas(b *testing.B, sessions, packed int) {
 		wg.Go(func() {
 			for left.Add(-int64(packed)) > -int64(packed) {
 				began := time.Now()
-				if _, err := s.Append(b.Context(), lease.Session, say(lease, packed, " token")); err != nil {
+				if _, err := s.Append(b.Context(), lease.Session, storetest.Say(lease, packed, " token")); err != nil {
 					b.Error(err)
 					return
 				}
@@ -82,7 +82,7 @@ func benchmarkTokens(b *testing.B, chats int) {
 			next := time.Now().Add(every * time.Duration(i) / time.Duration(chats))
 			for range each {
 				time.Sleep(time.Until(next))
-				if _, err := s.Append(b.Context(), lease.Session, say(lease, 1, " token")); err != nil {
+				if _, err := s.Append(b.Context(), lease.Session, storetest.Say(lease, 1, " token")); err != nil {
 					b.Error(err)
 					return
 				}
@@ -161,7 +161,7 @@ func wholeRun(b testing.TB, s *sqlite.Store, id, n string) error {
 		})
 	}
 	message := "out_msg_" + n
-	decides := []session.Decide{submit("msg_"+n, run).Decide, claim.Decide, carry(session.StepStarted{Message: message})}
+	decides := []session.Decide{storetest.Submit("msg_"+n, run).Decide, claim.Decide, carry(session.StepStarted{Message: message})}
 	for range 20 {
 		decides = append(decides, carry(session.TextDelta{Message: message, Text: " token"}))
 	}
@@ -186,7 +186,7 @@ func BenchmarkClaim(b *testing.B) {
 	for i := range 64 {
 		wg.Go(func() {
 			for n := i; n < b.N; n += 64 {
-				c := submit(fmt.Sprintf("msg_%d", n), fmt.Sprintf("run_%d", n))
+				c := storetest.Submit(fmt.Sprintf("msg_%d", n), fmt.Sprintf("run_%d", n))
 				if _, err := s.Append(b.Context(), fmt.Sprintf("ses_%d", n), c.Decide); err != nil {
 					b.Error(err)
 				}
@@ -214,7 +214,7 @@ func BenchmarkRead(b *testing.B) {
 			s := open(b, b.TempDir(), sqlite.Options{TailBytes: tail})
 			lease := carried(b, s, 1)[0]
 			for range 1000 {
-				if _, err := s.Append(b.Context(), lease.Session, say(lease, 10, " token")); err != nil {
+				if _, err := s.Append(b.Context(), lease.Session, storetest.Say(lease, 10, " token")); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -271,7 +271,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 	leases := carried(b, s, 100)
 	for i := range 800 {
-		if _, err := s.Append(b.Context(), leases[i%100].Session, say(leases[i%100], 100, " token")); err != nil {
+		if _, err := s.Append(b.Context(), leases[i%100].Session, storetest.Say(leases[i%100], 100, " token")); err != nil {
 			b.Fatal(err)
 		}
 	}

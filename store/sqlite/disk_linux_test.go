@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-run/holdfast/store/sqlite"
+	"github.com/holdfast-run/holdfast/store/storetest"
 )
 
 func TestAFullDiskIsSaidAndNothingAcknowledgedIsLost(t *testing.T) {
@@ -21,7 +22,7 @@ func TestAFullDiskIsSaidAndNothingAcknowledgedIsLost(t *testing.T) {
 	fill := func(size int) error {
 		for i := 0; ; i++ {
 			lease := leases[i%len(leases)]
-			a, err := s.Append(t.Context(), lease.Session, say(lease, 4, strings.Repeat("x", size)))
+			a, err := s.Append(t.Context(), lease.Session, storetest.Say(lease, 4, strings.Repeat("x", size)))
 			if err != nil {
 				return err
 			}
@@ -46,14 +47,14 @@ func TestAFullDiskIsSaidAndNothingAcknowledgedIsLost(t *testing.T) {
 			if err != nil || head != heads[lease.Session] {
 				t.Errorf("session %s ends at seq %d and %d was acknowledged, %v", lease.Session, head, heads[lease.Session], err)
 			}
-			sound(t, s, lease.Session)
+			storetest.Sound(t, s, lease.Session)
 		}
 		disk.grow()
 		if err := s.Ready(t.Context()); err != nil {
 			t.Errorf("with room again: %v", err)
 		}
 		for _, lease := range leases {
-			a, err := s.Append(t.Context(), lease.Session, say(lease, 1, "again"))
+			a, err := s.Append(t.Context(), lease.Session, storetest.Say(lease, 1, "again"))
 			if err != nil || a.First != heads[lease.Session]+1 {
 				t.Errorf("with room again an append gave seq %d after %d, %v", a.First, heads[lease.Session], err)
 			}
@@ -68,7 +69,7 @@ func TestAFullDiskIsSaidAndNothingAcknowledgedIsLost(t *testing.T) {
 	}
 	s = open(t, disk.dir, sqlite.Options{})
 	for _, lease := range leases {
-		sound(t, s, lease.Session)
+		storetest.Sound(t, s, lease.Session)
 		if head, err := s.Head(t.Context(), lease.Session); err != nil || head != heads[lease.Session] {
 			t.Errorf("opened again, session %s ends at seq %d, not %d: %v", lease.Session, head, heads[lease.Session], err)
 		}
@@ -85,7 +86,7 @@ func TestADirectoryThatCannotBeWrittenIsSaid(t *testing.T) {
 		t.Errorf("opening it to write gave %v", err)
 	}
 	s = open(t, frozen, sqlite.Options{ReadOnly: true})
-	sound(t, s, "ses_0001")
+	storetest.Sound(t, s, "ses_0001")
 }
 
 // smallDisk is a directory with little room.

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/sqlite"
+	"github.com/holdfast-run/holdfast/store/storetest"
 )
 
 // foreign is another program that has the database open.
@@ -50,7 +51,7 @@ func TestWritesWaitForAnotherProcessThatHoldsTheDatabaseAWhile(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, lease := range leases {
 		wg.Go(func() {
-			if _, err := s.Append(t.Context(), lease.Session, say(lease, 1, "waits")); err != nil {
+			if _, err := s.Append(t.Context(), lease.Session, storetest.Say(lease, 1, "waits")); err != nil {
 				t.Errorf("an append while another process held the database: %v", err)
 			}
 		})
@@ -59,7 +60,7 @@ func TestWritesWaitForAnotherProcessThatHoldsTheDatabaseAWhile(t *testing.T) {
 	execSQL(t, other, "COMMIT")
 	wg.Wait()
 	for _, lease := range leases {
-		sound(t, s, lease.Session)
+		storetest.Sound(t, s, lease.Session)
 	}
 }
 
@@ -74,7 +75,7 @@ func TestWritesAreRefusedWhileTheDatabaseStaysLockedAndRecoverAlone(t *testing.T
 	var wg sync.WaitGroup
 	for _, lease := range leases {
 		wg.Go(func() {
-			_, err := s.Append(t.Context(), lease.Session, say(lease, 1, "is lost"))
+			_, err := s.Append(t.Context(), lease.Session, storetest.Say(lease, 1, "is lost"))
 			refusedAs(t, err, sqlite.ErrLocked)
 			if waited := time.Since(began); waited < busy {
 				t.Errorf("it was refused after %s", waited)
@@ -90,14 +91,14 @@ func TestWritesAreRefusedWhileTheDatabaseStaysLockedAndRecoverAlone(t *testing.T
 	readable(t, s, leases)
 	execSQL(t, other, "ROLLBACK")
 	for _, lease := range leases {
-		if _, err := s.Append(t.Context(), lease.Session, say(lease, 1, "is kept")); err != nil {
+		if _, err := s.Append(t.Context(), lease.Session, storetest.Say(lease, 1, "is kept")); err != nil {
 			t.Errorf("after the other process let go: %v", err)
 		}
 		messages, err := s.Messages(t.Context(), lease.Session, []string{"out_msg" + lease.Run[3:]})
 		if err != nil || len(messages) != 1 || messages[0].Text() != "is kept" {
 			t.Errorf("the message is %+v, %v", messages, err)
 		}
-		sound(t, s, lease.Session)
+		storetest.Sound(t, s, lease.Session)
 	}
 }
 
@@ -105,7 +106,7 @@ func TestWritesAreRefusedWhileTheDatabaseStaysLockedAndRecoverAlone(t *testing.T
 func readable(t *testing.T, s *sqlite.Store, leases []store.Lease) {
 	t.Helper()
 	for _, lease := range leases {
-		if _, err := readAll(s, lease.Session); err != nil {
+		if _, err := storetest.WholeLog(s, lease.Session); err != nil {
 			t.Errorf("read: %v", err)
 		}
 		if err := s.View(t.Context(), lease.Session, func(*session.State) {}); err != nil {
@@ -126,7 +127,7 @@ func TestADamagedPageLosesOnlyWhatWasOnIt(t *testing.T) {
 	leases := carried(t, s, 2)
 	for _, lease := range leases {
 		for i := range 100 {
-			if _, err := s.Append(t.Context(), lease.Session, say(lease, 8, fmt.Sprintf("%s says %03d %s", lease.Session, i, strings.Repeat("x", 500)))); err != nil {
+			if _, err := s.Append(t.Context(), lease.Session, storetest.Say(lease, 8, fmt.Sprintf("%s says %03d %s", lease.Session, i, strings.Repeat("x", 500)))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -136,7 +137,7 @@ func TestADamagedPageLosesOnlyWhatWasOnIt(t *testing.T) {
 	}
 	overwrite(t, filepath.Join(dir, "holdfast.db"), []byte("ses_0000 says 050"))
 	s = open(t, dir, sqlite.Options{})
-	if _, err := readAll(s, "ses_0000"); !errors.Is(err, sqlite.ErrDamaged) || !errors.Is(err, store.ErrUnavailable) {
+	if _, err := storetest.WholeLog(s, "ses_0000"); !errors.Is(err, sqlite.ErrDamaged) || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("reading what is damaged gave %v", err)
 	}
 	if findings, err := s.Check(t.Context(), "ses_0000"); len(findings) == 0 && !errors.Is(err, sqlite.ErrDamaged) {
@@ -145,13 +146,13 @@ func TestADamagedPageLosesOnlyWhatWasOnIt(t *testing.T) {
 	if err := s.View(t.Context(), "ses_0000", func(*session.State) {}); !errors.Is(err, sqlite.ErrDamaged) {
 		t.Errorf("looking at what is damaged gave %v", err)
 	}
-	_, err := s.Append(t.Context(), "ses_0000", say(leases[0], 1, "on"))
+	_, err := s.Append(t.Context(), "ses_0000", storetest.Say(leases[0], 1, "on"))
 	refusedAs(t, err, sqlite.ErrDamaged)
 	if frames, err := s.Read(t.Context(), "ses_0000", 0, 10); err != nil || len(frames) != 10 {
 		t.Errorf("reading before the damage gave %d frames, %v", len(frames), err)
 	}
-	sound(t, s, "ses_0001")
-	if _, err := s.Append(t.Context(), "ses_0001", say(leases[1], 1, "on")); err != nil {
+	storetest.Sound(t, s, "ses_0001")
+	if _, err := s.Append(t.Context(), "ses_0001", storetest.Say(leases[1], 1, "on")); err != nil {
 		t.Errorf("appending to another session gave %v", err)
 	}
 	if _, err := s.Run(t.Context(), "run_0000"); err != nil {
@@ -215,15 +216,15 @@ func TestAReadOnlyStoreIsAPictureOfOneMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 100 {
-		if _, err := owner.Append(t.Context(), "ses_0000", say(leases[0], 10, "more")); err != nil {
+		if _, err := owner.Append(t.Context(), "ses_0000", storetest.Say(leases[0], 10, "more")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sound(t, s, "ses_0000")
+	storetest.Sound(t, s, "ses_0000")
 	if now, err := s.Head(t.Context(), "ses_0000"); err != nil || now != head {
 		t.Errorf("the head went from %d to %d, %v", head, now, err)
 	}
-	_, err = s.Append(t.Context(), "ses_0000", say(leases[0], 1, "mine"))
+	_, err = s.Append(t.Context(), "ses_0000", storetest.Say(leases[0], 1, "mine"))
 	refusedAs(t, err, sqlite.ErrReadOnly)
 	_, err = s.Claim(t.Context(), "wrk_2", time.Minute, 1)
 	refusedAs(t, err, sqlite.ErrReadOnly)
@@ -235,7 +236,7 @@ func TestAReadOnlyStoreIsAPictureOfOneMoment(t *testing.T) {
 	refusedAs(t, err, sqlite.ErrReadOnly)
 	refusedAs(t, s.Delete(t.Context(), "ses_0000"), sqlite.ErrReadOnly)
 	refusedAs(t, s.Ready(t.Context()), sqlite.ErrReadOnly)
-	sound(t, owner, "ses_0000")
+	storetest.Sound(t, owner, "ses_0000")
 }
 
 func TestThereIsNothingToReadWhereNoStoreIs(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-run/holdfast/store/sqlite"
+	"github.com/holdfast-run/holdfast/store/storetest"
 )
 
 // owner is a child process that owns a directory until its standard input is closed.
@@ -67,7 +68,7 @@ func TestWhatAKilledOwnerHasLeftCanBeReadBeforeAnybodyOwnsItAgain(t *testing.T) 
 	if head, err := s.Head(t.Context(), "ses_1"); err != nil || head == 0 {
 		t.Errorf("the log ends at seq %d, %v", head, err)
 	}
-	sound(t, s, "ses_1")
+	storetest.Sound(t, s, "ses_1")
 }
 
 // holdChild writes a session and owns the directory until its standard input ends.
@@ -77,7 +78,7 @@ func holdChild(args []string) int {
 		return 1
 	}
 	defer s.Close()
-	if _, err := s.Append(context.Background(), "ses_1", submit("msg_1", "run_1").Decide); err != nil {
+	if _, err := s.Append(context.Background(), "ses_1", storetest.Submit("msg_1", "run_1").Decide); err != nil {
 		return 1
 	}
 	_, _ = os.Stdout.WriteString("open\n")

@@ -11,9 +11,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/store/sqlite"
+	"github.com/holdfast-run/holdfast/store/storetest"
 )
 
 // childEnv names what this binary does as a child process of a test.
@@ -45,7 +45,7 @@ func open(t testing.TB, dir string, opts sqlite.Options) *sqlite.Store {
 func carried(t testing.TB, s *sqlite.Store, n int) []store.Lease {
 	t.Helper()
 	for i := range n {
-		c := submit(fmt.Sprintf("msg_%04d", i), fmt.Sprintf("run_%04d", i))
+		c := storetest.Submit(fmt.Sprintf("msg_%04d", i), fmt.Sprintf("run_%04d", i))
 		if _, err := s.Append(t.Context(), fmt.Sprintf("ses_%04d", i), c.Decide); err != nil {
 			t.Fatal(err)
 		}
@@ -59,57 +59,6 @@ func carried(t testing.TB, s *sqlite.Store, n int) []store.Lease {
 		leases = append(leases, more...)
 	}
 	return leases
-}
-
-func submit(message, run string) *session.Submit {
-	return &session.Submit{
-		ID: message, Run: run, Output: "out_" + message, Tenant: "t", Owner: "o", DefaultAgent: "demo",
-		Parts: []session.Part{{Type: session.PartText, Text: "hello"}},
-	}
-}
-
-// say is a worker's append of n deltas of the same text.
-func say(lease store.Lease, n int, text string) session.Decide {
-	return session.Carry(lease.Run, lease.Fence, func(_ *session.State, run *session.Run) ([]session.Event, error) {
-		events := make([]session.Event, n)
-		for i := range events {
-			events[i] = session.Event{Step: 1, Attempt: 1, Data: session.TextDelta{Message: run.Message, Text: text}}
-		}
-		return events, nil
-	})
-}
-
-// readAll gives a whole log and checks that its frames join.
-func readAll(s *sqlite.Store, id string) ([]session.Frame, error) {
-	var all []session.Frame
-	for after := int64(0); ; {
-		frames, err := s.Read(context.Background(), id, after, 0)
-		if err != nil || len(frames) == 0 {
-			return all, err
-		}
-		for _, f := range frames {
-			if f.From != after+1 || f.To < f.From {
-				return nil, fmt.Errorf("session %s: a frame %d..%d follows seq %d", id, f.From, f.To, after)
-			}
-			after = f.To
-		}
-		all = append(all, frames...)
-	}
-}
-
-// sound checks that a session does not contradict itself.
-func sound(t testing.TB, s *sqlite.Store, id string) {
-	t.Helper()
-	if _, err := readAll(s, id); err != nil {
-		t.Errorf("read: %v", err)
-	}
-	findings, err := s.Check(context.Background(), id)
-	if err != nil {
-		t.Errorf("check session %s: %v", id, err)
-	}
-	for _, f := range findings {
-		t.Errorf("session %s: %s", id, f)
-	}
 }
 
 // refusedAs checks that writing was refused as unavailable for a reason that is nil or one of package sqlite's.

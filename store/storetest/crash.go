@@ -182,7 +182,7 @@ func verifyLog(t *testing.T, s store.Store, id string, head int64, seen map[int6
 	if head < told.acked[id] {
 		t.Errorf("session %s ends at seq %d and seq %d was acknowledged", id, head, told.acked[id])
 	}
-	frames, err := wholeLog(s, id)
+	frames, err := WholeLog(s, id)
 	if err != nil {
 		t.Errorf("read: %v", err)
 	}
@@ -313,9 +313,9 @@ func (c *crashWriter) run(id, name string) error {
 	run := "run_" + name
 	claim := &session.Claim{Run: run, Worker: "wrk_1", At: time.Now()}
 	lease := store.Lease{Session: id, Run: run, Fence: 1}
-	decides := []session.Decide{crashSubmit(name).Decide, claim.Decide}
+	decides := []session.Decide{Submit("msg_"+name, "run_"+name).Decide, claim.Decide}
 	for range c.rng.IntN(20) {
-		decides = append(decides, crashSay(lease, 1+c.rng.IntN(20), strings.Repeat("token ", c.rng.IntN(20))))
+		decides = append(decides, Say(lease, 1+c.rng.IntN(20), strings.Repeat("token ", c.rng.IntN(20))))
 	}
 	if c.rng.IntN(2) == 0 {
 		decides = append(decides, crashAsk(lease, "apr_"+name))
@@ -323,7 +323,7 @@ func (c *crashWriter) run(id, name string) error {
 	if c.rng.IntN(4) == 0 {
 		decides = append(decides, session.Cancel{Run: run, By: "o", At: time.Now(), Grace: time.Minute}.Decide)
 	}
-	decides = append(decides, crashEnd(lease))
+	decides = append(decides, End(lease))
 	for _, decide := range decides {
 		a, err := c.s.Append(context.Background(), id, decide)
 		if err != nil {
@@ -340,49 +340,6 @@ func (c *crashWriter) run(id, name string) error {
 		speak("blob " + id + " " + blob.Hash)
 	}
 	return nil
-}
-
-// wholeLog gives a log and checks that its frames join.
-func wholeLog(s store.Store, id string) ([]session.Frame, error) {
-	var all []session.Frame
-	for after := int64(0); ; {
-		frames, err := s.Read(context.Background(), id, after, 0)
-		if err != nil || len(frames) == 0 {
-			return all, err
-		}
-		for _, f := range frames {
-			if f.From != after+1 || f.To < f.From {
-				return nil, fmt.Errorf("session %s: a frame %d..%d follows seq %d", id, f.From, f.To, after)
-			}
-			after = f.To
-		}
-		all = append(all, frames...)
-	}
-}
-
-func crashSubmit(name string) *session.Submit {
-	return &session.Submit{
-		ID: "msg_" + name, Run: "run_" + name, Output: "out_msg_" + name, Tenant: "t", Owner: "o", DefaultAgent: "demo",
-		Parts: []session.Part{{Type: session.PartText, Text: "hello"}},
-	}
-}
-
-// crashSay is a worker's append of n deltas of the same text.
-func crashSay(lease store.Lease, n int, text string) session.Decide {
-	return session.Carry(lease.Run, lease.Fence, func(_ *session.State, run *session.Run) ([]session.Event, error) {
-		events := make([]session.Event, n)
-		for i := range events {
-			events[i] = session.Event{Step: 1, Attempt: 1, Data: session.TextDelta{Message: run.Message, Text: text}}
-		}
-		return events, nil
-	})
-}
-
-// crashEnd is a worker's append that ends the run.
-func crashEnd(lease store.Lease) session.Decide {
-	return session.Carry(lease.Run, lease.Fence, func(s *session.State, run *session.Run) ([]session.Event, error) {
-		return s.End(run, session.RunCompleted{}), nil
-	})
 }
 
 // crashAsk is a worker's append of an approval.
