@@ -209,24 +209,51 @@ func (r *Runtime) Cancel(ctx context.Context, p Principal, runID, reason string)
 	return answer(done, func() (session.Run, error) { return r.FindRun(ctx, p, runID) })
 }
 
-// Retry asks for a new run on the input of one that has ended. newID may be
-// chosen by the client; the same again gives the same run. Empty: a fresh id.
-func (r *Runtime) Retry(ctx context.Context, p Principal, runID, newID string) (Done[session.Run], error) {
-	run, err := r.FindRun(ctx, p, runID)
+// Retrying says how a run is retried.
+type Retrying struct {
+	// ID of the new run may be chosen by the client; the same again gives the same run. Empty: a fresh id.
+	ID string
+	// Fresh begins anew. Otherwise a run that failed or was cancelled is gone on
+	// with: no step whose model call was answered is repeated, and no tool call.
+	Fresh bool
+}
+
+// Retry asks for a new run on the input of one that has ended: its answer is a
+// sibling of the old one. Errors: store.ErrNotFound, *session.Error
+// (run_not_terminal, run_active, message_conflict, not_found, invalid).
+func (r *Runtime) Retry(ctx context.Context, p Principal, runID string, how Retrying) (Done[session.Run], error) {
+	old, err := r.FindRun(ctx, p, runID)
 	if err != nil {
 		return Done[session.Run]{}, err
 	}
-	if newID == "" {
-		newID = session.NewID(session.RunPrefix)
-	} else if !session.ValidID(newID) {
+	c := session.Retry{Run: runID, ID: how.ID, Output: session.NewID(session.MessagePrefix)}
+	switch {
+	case how.ID == "":
+		c.ID = session.NewID(session.RunPrefix)
+	case !session.ValidID(how.ID):
 		return Done[session.Run]{}, invalid("id", "a run id has 1 to 128 letters, digits, \"_\" or \"-\"")
 	}
-	c := session.Retry{Run: runID, ID: newID, Output: session.NewID(session.MessagePrefix)}
-	done, err := r.command(ctx, p, run.Session, c.Decide)
+	if old.Status.Terminal() && !how.Fresh {
+		// Nothing changes them any more.
+		wrote, err := r.store.Messages(ctx, old.Session, []string{old.Message})
+		if err != nil {
+			return Done[session.Run]{}, err
+		}
+		if len(wrote) == 1 {
+			c.Done = session.FinishedOf(&old, &wrote[0])
+		}
+	}
+	done, err := r.command(ctx, p, old.Session, func(s *session.State) ([]session.Event, error) {
+		events, err := c.Decide(s)
+		if err == nil && len(events) > 0 && !old.Status.Terminal() { // it ended since: what it did was not read
+			return nil, session.NotTerminal(&old)
+		}
+		return events, err
+	})
 	if err != nil {
 		return Done[session.Run]{}, err
 	}
-	return answer(done, func() (session.Run, error) { return r.FindRun(ctx, p, newID) })
+	return answer(done, func() (session.Run, error) { return r.FindRun(ctx, p, c.ID) })
 }
 
 // Deciding is a person's decision on an approval.

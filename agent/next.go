@@ -63,7 +63,7 @@ func (a Agent) Decide(s *session.State, run *session.Run, now time.Time, busy ma
 	}
 	limits := a.Limits.WithDefaults()
 	if len(run.Steps) == 0 {
-		return CallModel{Step: 1, Attempt: 1}
+		return begin(s, run)
 	}
 	step := &run.Steps[len(run.Steps)-1]
 	switch {
@@ -77,6 +77,23 @@ func (a Agent) Decide(s *session.State, run *session.Run, now time.Time, busy ma
 		return Complete{}
 	}
 	return settle(s, calls, now, busy)
+}
+
+// begin is the first thing that a run does. A retry goes on behind the steps
+// that are done; if the last of them answered without a call, nothing is left to do.
+func begin(s *session.State, run *session.Run) Next {
+	last, said, called := run.FromStep-1, false, false
+	if m := s.Message(run.Message); m != nil && last > 0 {
+		for _, p := range m.Parts {
+			if p.Step == last {
+				said, called = said || p.Type != session.PartStep, called || p.Tool != nil
+			}
+		}
+	}
+	if said && !called {
+		return Complete{}
+	}
+	return CallModel{Step: max(run.FromStep, 1), Attempt: 1}
 }
 
 // again is what follows a try that gave no answer.
@@ -105,10 +122,10 @@ func (a Agent) following(s *session.State, run *session.Run, step *session.Step,
 			Message: fmt.Sprintf("the run used %d tokens; its agent allows %d", used, limits.Tokens),
 		}}
 	}
-	if step.Step >= limits.Steps {
+	if made := step.Step - max(run.FromStep-1, 0); made >= limits.Steps {
 		return Fail{Failure: session.Failure{
 			Code:    "step_limit",
-			Message: fmt.Sprintf("the run made %d model calls; its agent allows no more", step.Step),
+			Message: fmt.Sprintf("the run made %d model calls; its agent allows no more", made),
 		}}
 	}
 	return CallModel{Step: step.Step + 1, Attempt: 1}

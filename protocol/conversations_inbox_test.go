@@ -127,6 +127,30 @@ func branches(s *script) {
 	s.end("run_4", session.RunFailed{Error: session.Failure{Code: "invalid_request", Message: "the provider refused it"}})
 }
 
+func retryFromStep(s *script) {
+	s.submit("1", "Pay and tell me.")
+	s.claim("run_1", "wrk_a")
+	s.step("run_1", "")
+	s.calls("run_1", call{name: "pay", effects: session.Unsafe, args: `{"cents":9007199254740993}`})
+	s.starts("run_1", "pay")
+	s.gives("run_1", "pay", `{"paid":true}`)
+	s.carry("run_1", session.StepCompleted{})
+	s.step("run_1", "")
+	s.stream("run_1", 0, "It is")
+	s.end("run_1", session.RunFailed{Error: session.Failure{Code: "unauthorized", Message: "the key is not valid"}})
+	s.mark()
+	old := s.run("run_1")
+	s.do(session.Retry{Run: "run_1", ID: "run_again", Output: "ans_again", Done: session.FinishedOf(old, s.state.Message(old.Message))}.Decide)
+	s.mark()
+	s.claim("run_again", "wrk_a")
+	s.step("run_again", "")
+	s.stream("run_again", 0, "It is paid.")
+	s.mark()
+	s.says("run_again", "stop", text("It is paid.")...)
+	s.carry("run_again", session.StepCompleted{})
+	s.end("run_again", session.RunCompleted{Usage: s.run("run_again").Usage})
+}
+
 func background(s *script) {
 	s.submit("1", "A long task.")
 	s.claim("run_1", "wrk_a")

@@ -116,7 +116,7 @@ func (s *script) claim(run, worker string) {
 func (s *script) carry(run string, data ...session.Data) {
 	s.t.Helper()
 	r := s.run(run)
-	step, attempt := r.CurrentStep, r.Attempt
+	step, attempt := max(r.CurrentStep, r.FromStep-1), r.Attempt
 	s.do(session.Carry(run, r.Fence, func(*session.State, *session.Run) ([]session.Event, error) {
 		var events []session.Event
 		for _, d := range data {

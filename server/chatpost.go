@@ -223,11 +223,11 @@ func (s *Server) regenerate(ctx context.Context, p holdfast.Principal, q aisdk.R
 	default:
 		return s.streamOfRun(ctx, p, q.Chat, run.ID)
 	}
-	done, err := s.rt.Retry(ctx, p, known.answer.ID, "")
+	done, err := s.rt.Retry(ctx, p, known.answer.ID, holdfast.Retrying{})
 	if err != nil {
 		return chatStream{}, err
 	}
-	return chatStream{session: q.Chat, after: done.Seq, view: aisdk.View{Run: done.Is.ID, Message: done.Is.Message}}, nil
+	return s.streamOfRun(ctx, p, q.Chat, done.Is.ID)
 }
 
 // goOn takes decisions on approvals, and gives what comes of the ones in the

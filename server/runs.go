@@ -52,7 +52,7 @@ func (s *Server) routeRuns() {
 	}, s.cancelRun)
 	handle(s, route{
 		id: "retryRun", method: http.MethodPost, path: "/v1/runs/{id}/retry", status: http.StatusAccepted, also: http.StatusOK,
-		summary: "Run the input of a run that has ended again",
+		summary: "Go on from the step where a run failed or was cancelled, or answer again what it had answered",
 	}, s.retryRun)
 	handle(s, route{
 		id: "resolveTool", method: http.MethodPost, path: "/v1/runs/{id}/tools/{call}",
@@ -94,11 +94,11 @@ func (s *Server) cancelRun(ctx context.Context, p holdfast.Principal, in *cancel
 }
 
 func (s *Server) retryRun(ctx context.Context, p holdfast.Principal, in *retryRun) (*reply[api.RunDone], error) {
-	var id string
+	var body api.RetryRun
 	if in.Body != nil {
-		id = in.Body.ID
+		body = *in.Body
 	}
-	done, err := s.rt.Retry(ctx, p, in.OfRun.ID, in.or(id, session.RunPrefix))
+	done, err := s.rt.Retry(ctx, p, in.OfRun.ID, holdfast.Retrying{ID: in.or(body.ID, session.RunPrefix), Fresh: body.Fresh})
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func (a *audit) rule(e session.Event) error {
 		if run != nil {
 			return fmt.Errorf("it was queued before")
 		}
-		a.runs[e.Run] = &auditedRun{input: d.Input}
+		a.runs[e.Run] = &auditedRun{input: d.Input, step: max(d.FromStep-1, 0)}
 	case session.RunStarted:
 		return run.claimed(d.Fence)
 	case session.RunResumed:

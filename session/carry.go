@@ -31,12 +31,11 @@ func (c *Claim) Decide(s *State) ([]Event, error) {
 		return []Event{{Run: run.ID, Data: RunResumed{Worker: c.Worker, Fence: c.Fence, After: run.WaitingReason}}}, nil
 	}
 	started := Event{Run: run.ID, Data: RunStarted{Worker: c.Worker, Fence: c.Fence}}
-	open := Event{Run: run.ID, Data: MessageCreated{Message: Message{
-		ID: run.Message, Role: RoleAssistant, Parent: run.Input, Parts: []Part{}, Status: MessageStreaming, Run: run.ID,
-	}}}
-	if run.StartedAt != nil { // queued again is not a state of ours, but a log is a log
+	// Queued again is not a state of ours, but a log is a log. A retry has its message from the start.
+	if run.StartedAt != nil || s.Message(run.Message) != nil {
 		return []Event{started}, nil
 	}
+	open := Event{Run: run.ID, Data: MessageCreated{Message: answerOf(run.ID, run.Message, run.Input, nil)}}
 	return []Event{started, open}, nil
 }
 
@@ -210,7 +209,5 @@ func (s *State) DeliverSteers(run *Run) []Event {
 		parent = m.ID
 	}
 	last := steers[len(steers)-1]
-	return append(events, Event{Run: run.ID, Data: MessageCreated{Message: Message{
-		ID: last.Output, Role: RoleAssistant, Parent: parent, Parts: []Part{}, Status: MessageStreaming, Run: run.ID,
-	}}})
+	return append(events, Event{Run: run.ID, Data: MessageCreated{Message: answerOf(run.ID, last.Output, parent, nil)}})
 }

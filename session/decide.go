@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"time"
 )
 
@@ -210,52 +209,4 @@ func (c Create) Decide(s *State) ([]Event, error) {
 		return nil, nil
 	}
 	return []Event{{Data: Created(c)}}, nil
-}
-
-// Retry asks for a new run on the input of one that ended: its answer becomes a sibling of the old one.
-type Retry struct {
-	Run        string // the run to retry
-	ID, Output string // fresh ids: of the new run, and of the message it writes
-}
-
-// Decide queues the new run. The same ID again is fine. Errors: NotFound, Conflict (the ID is taken), RunNotTerminal, RunActive.
-func (c Retry) Decide(s *State) ([]Event, error) {
-	old := s.Run(c.Run)
-	if old == nil {
-		return nil, notFound("run", c.Run)
-	}
-	again := s.Run(c.ID)
-	spare := slices.ContainsFunc(s.Inbox, func(item *InboxItem) bool { return item.SpareRun == c.ID })
-	if spare || again != nil && again.RetryOf != c.Run {
-		err := refuse(Conflict, "the run id %q is taken: choose a new id", c.ID)
-		err.Field = "id"
-		return nil, err
-	}
-	if again != nil {
-		return nil, nil
-	}
-	if !old.Status.Terminal() {
-		run := *old
-		err := refuse(RunNotTerminal, "the run %s is %s: only a run that has ended can be retried", old.ID, old.Status)
-		err.Run = &run
-		return nil, err
-	}
-	if active := s.Active(); active != nil && !old.Background {
-		run := *active
-		err := refuse(RunActive, "the run %s is %s: wait for it or cancel it", active.ID, active.Status)
-		err.Run = &run
-		return nil, err
-	}
-	if s.Message(old.Input) == nil {
-		return nil, refuse(NotFound, "the message that the run %s would have answered was removed: send it again", old.ID)
-	}
-	events := []Event{}
-	if s.Head != old.Input && !old.Background {
-		head := old.Input
-		events = append(events, Event{Data: Updated{Head: &head}})
-	}
-	return append(events, Event{Run: c.ID, Data: RunQueued{
-		Agent: old.Agent, Input: old.Input, Message: c.Output, Background: old.Background, RetryOf: old.ID,
-		ParentRunID: old.ParentRunID,
-	}}), nil
 }

@@ -78,11 +78,13 @@ type InboxDelivered struct {
 
 // RunQueued accepts a run.
 type RunQueued struct {
-	Agent       string `json:"agent"`
-	Input       string `json:"input"`   // the user message it answers
-	Message     string `json:"message"` // the assistant message it will write
-	Background  bool   `json:"background,omitempty"`
-	RetryOf     string `json:"retryOf,omitempty"`
+	Agent      string `json:"agent"`
+	Input      string `json:"input"`   // the user message it answers
+	Message    string `json:"message"` // the assistant message it will write
+	Background bool   `json:"background,omitempty"`
+	RetryOf    string `json:"retryOf,omitempty"`
+	// FromStep is the step it goes on with, if it does not begin anew.
+	FromStep    int    `json:"fromStep,omitempty"`
 	ParentRunID string `json:"parentRunId,omitempty"`
 }
 

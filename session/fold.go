@@ -192,7 +192,7 @@ func (s *State) addRun(e Event, d RunQueued) {
 	}
 	run := &Run{
 		ID: e.Run, Session: s.ID, Status: Queued, Agent: d.Agent, Input: d.Input, Message: d.Message,
-		Background: d.Background, RetryOf: d.RetryOf, ParentRunID: d.ParentRunID, QueuedAt: e.At,
+		Background: d.Background, RetryOf: d.RetryOf, FromStep: d.FromStep, ParentRunID: d.ParentRunID, QueuedAt: e.At,
 	}
 	s.Runs = append(s.Runs, run)
 	s.runs[run.ID] = run

@@ -130,7 +130,7 @@ func (h *history) writes(run string, data ...session.Data) session.Decide {
 	r := h.run(run)
 	return session.Carry(run, r.Fence, func(*session.State, *session.Run) ([]session.Event, error) {
 		var events []session.Event
-		step, attempt := r.CurrentStep, r.Attempt
+		step, attempt := max(r.CurrentStep, r.FromStep-1), r.Attempt
 		for _, d := range data {
 			if started, ok := d.(session.StepStarted); ok {
 				if started.Because == "" {

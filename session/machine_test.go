@@ -292,7 +292,18 @@ func (w *world) updates() {
 }
 
 func (w *world) retries() {
-	_ = w.act(session.Retry{Run: w.anyRun(), ID: w.id("r"), Output: w.id("o")}.Decide)
+	_ = w.act(w.retry(w.anyRun(), w.id("r"), w.id("o")))
+}
+
+// retry goes on from where a run ended, if there is one.
+func (w *world) retry(run, id, output string) session.Decide {
+	c := session.Retry{Run: run, ID: id, Output: output}
+	if old := w.state.Run(run); old != nil {
+		if wrote := w.state.Message(old.Message); wrote != nil {
+			c.Done = session.FinishedOf(old, wrote)
+		}
+	}
+	return c.Decide
 }
 
 func (w *world) claims() {
@@ -483,7 +494,7 @@ func (w *world) probes() map[string]session.Decide {
 	for _, r := range w.state.Runs {
 		probes["cancel "+r.ID] = session.Cancel{Run: r.ID, At: at}.Decide
 		probes["overdue "+r.ID] = session.CancelOverdue{Run: r.ID, At: at.Add(time.Hour)}.Decide
-		probes["retry "+r.ID] = session.Retry{Run: r.ID, ID: "r_probe", Output: "o_probe"}.Decide
+		probes["retry "+r.ID] = w.retry(r.ID, "r_probe", "o_probe")
 		probes["reconcile "+r.ID] = session.Reconcile{Run: r.ID, Fence: r.Fence, Cause: session.CauseRestart, MaxCrashes: 3}.Decide
 		probes["claim "+r.ID] = func(s *session.State) ([]session.Event, error) {
 			return (&session.Claim{Run: r.ID, Worker: "w", At: at}).Decide(s)

@@ -42,14 +42,16 @@ const (
 
 // Run is one execution. Times are UTC.
 type Run struct {
-	ID          string `json:"id"`
-	Session     string `json:"session"`
-	Status      Status `json:"status"`
-	Agent       string `json:"agent"`
-	Input       string `json:"input"`   // the user message it answers
-	Message     string `json:"message"` // the assistant message it writes now
-	Background  bool   `json:"background,omitempty"`
-	RetryOf     string `json:"retryOf,omitempty"`
+	ID         string `json:"id"`
+	Session    string `json:"session"`
+	Status     Status `json:"status"`
+	Agent      string `json:"agent"`
+	Input      string `json:"input"`   // the user message it answers
+	Message    string `json:"message"` // the assistant message it writes now
+	Background bool   `json:"background,omitempty"`
+	RetryOf    string `json:"retryOf,omitempty"`
+	// FromStep is the step that a retry goes on with: its message begins with the steps before. 0: it began anew.
+	FromStep    int    `json:"fromStep,omitempty"`
 	ParentRunID string `json:"parentRunId,omitempty"`
 
 	CurrentStep   int           `json:"currentStep"`

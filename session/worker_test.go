@@ -33,7 +33,7 @@ func (w *world) next(s *session.State, run *session.Run) ([]session.Event, error
 		return s.End(run, session.RunCancelled{By: run.CancelBy, Usage: run.Usage}), nil
 	}
 	if len(run.Steps) == 0 {
-		return w.step(s, run, 1, 1, ""), nil
+		return w.step(s, run, max(run.FromStep, 1), 1, ""), nil
 	}
 	st := run.Steps[len(run.Steps)-1]
 	switch {

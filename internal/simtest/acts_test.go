@@ -137,12 +137,12 @@ func (p *people) retry(d dice, a action) {
 	if run == "" {
 		return
 	}
-	id := session.NewID(session.RunPrefix)
+	id, fresh := session.NewID(session.RunPrefix), d.chance(0.3)
 	for range 2 {
 		what := "retry " + run + " as " + id
 		var done holdfast.Done[session.Run]
 		err := p.ask(what, func(ctx context.Context) (err error) {
-			done, err = p.world.runtime.Retry(ctx, holdfast.Local, run, id)
+			done, err = p.world.runtime.Retry(ctx, holdfast.Local, run, holdfast.Retrying{ID: id, Fresh: fresh})
 			return err
 		})
 		if err == nil && done.Is.ID != id {

@@ -39,6 +39,10 @@ func (h *history) queued(run string) bool {
 func (w *world) checkAttempts(h *history, run string) {
 	step, attempt := 0, 0
 	for _, e := range h.of(run) {
+		if d, queued := e.Data.(session.RunQueued); queued {
+			step = max(d.FromStep-1, 0)
+			continue
+		}
 		if _, begins := e.Data.(session.StepStarted); begins {
 			next := e.Step == step && e.Attempt == attempt+1 || e.Step == step+1 && e.Attempt == 1
 			if !next {

@@ -138,6 +138,25 @@ func (w *world) checkTurn(h *history, key try, s *spoken) {
 	}
 }
 
+// checkInherited checks that a retry that goes on begins with what the run before it had finished, and with nothing else.
+func (w *world) checkInherited(h *history, state *session.State, r *session.Run) {
+	for _, e := range h.of(r.ID) {
+		d, ok := e.Data.(session.MessageCreated)
+		if !ok || d.Message.Role != session.RoleAssistant {
+			continue
+		}
+		var done session.Finished
+		if old := state.Run(r.RetryOf); old != nil && r.FromStep > 0 {
+			done = session.FinishedOf(old, state.Message(old.Message))
+		}
+		if done.Next != r.FromStep || len(done.Parts) != len(d.Message.Parts) {
+			w.find("%s goes on from step %d with %d parts, and %s had finished %d before step %d (%d of %s)",
+				r.ID, r.FromStep, len(d.Message.Parts), r.RetryOf, len(done.Parts), done.Next, e.Seq, h.session)
+		}
+		return // its later messages begin empty
+	}
+}
+
 // checkFinal checks the messages that a run left.
 func (w *world) checkFinal(h *history, run string, order []try, tries map[try]*spoken) {
 	if h.deleted {
@@ -148,6 +167,7 @@ func (w *world) checkFinal(h *history, run string, order []try, tries map[try]*s
 	if r == nil || !r.Status.Terminal() {
 		return
 	}
+	w.checkInherited(h, state, r)
 	var got, want strings.Builder
 	for _, m := range state.Messages {
 		if m.Role != session.RoleAssistant || m.Run != run {
@@ -159,7 +179,7 @@ func (w *world) checkFinal(h *history, run string, order []try, tries map[try]*s
 		}
 		for _, p := range kept[0].Parts {
 			switch {
-			case p.Type != session.PartText:
+			case p.Type != session.PartText || p.Step < r.FromStep:
 			case p.Blob != nil:
 				got.WriteString(w.blob(h, p.Blob.Hash))
 			default:

@@ -218,8 +218,7 @@ func (p *Projector) finishing(reason string, m *Metadata) Chunk {
 func (p *Projector) event(e session.Event) error {
 	switch d := e.Data.(type) {
 	case session.MessageCreated:
-		p.created(d.Message)
-		return nil
+		return p.created(d.Message)
 	case session.RunCompleted:
 		p.conclude(finishReasons[p.finish], &Metadata{RunID: p.view.Run, Status: session.Completed, Usage: usageOf(d.Usage)})
 		return nil
@@ -277,14 +276,16 @@ func (p *Projector) event(e session.Event) error {
 }
 
 // created begins the message, or ends it if the run goes on in another one.
-func (p *Projector) created(m session.Message) {
+func (p *Projector) created(m session.Message) error {
 	switch {
 	case m.ID == p.view.Message && !p.begun:
 		p.begun = true
 		if p.view.Approval == "" {
 			p.start()
 		}
+		return p.inherited(m.Parts)
 	case m.Role == session.RoleAssistant && p.ended:
 		p.conclude(finishReasons[p.finish], p.metadata(session.Completed))
 	}
+	return nil
 }

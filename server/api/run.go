@@ -11,9 +11,10 @@ type CancelRun struct {
 	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"at most 1,000 bytes"`
 }
 
-// RetryRun runs the input of a run that has ended again.
+// RetryRun goes on from where a run failed or was cancelled, or answers again.
 type RetryRun struct {
-	ID string `json:"id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$" patternDescription:"an id: 1 to 128 letters, digits, _ or -" doc:"of the new run, chosen by the client so that repeating is safe"`
+	ID    string `json:"id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$" patternDescription:"an id: 1 to 128 letters, digits, _ or -" doc:"of the new run, chosen by the client so that repeating is safe"`
+	Fresh bool   `json:"fresh,omitempty" doc:"begin anew: finished steps are not kept, and tools run again"`
 }
 
 // ResolveTool is a person's word on a call whose outcome is unknown.

@@ -45,7 +45,7 @@ type commands struct {
 	Runs     runsCommand     `cmd:"" help:"List runs, and show what one did and when."`
 	Tail     tailCommand     `cmd:"" help:"Print the events of a session's log, one JSON object a line."`
 	Cancel   cancelCommand   `cmd:"" help:"Cancel a run, and wait until it has ended."`
-	Retry    retryCommand    `cmd:"" help:"Run the message of a run that has ended again."`
+	Retry    retryCommand    `cmd:"" help:"Go on from the step where a run failed or was cancelled."`
 	Approve  approveCommand  `cmd:"" help:"Allow a tool call; without an id: list what waits for a decision."`
 	Deny     denyCommand     `cmd:"" help:"Refuse a tool call; without an id: list what waits for a decision."`
 	Resolve  resolveCommand  `cmd:"" help:"Say what a tool call did whose outcome nobody knows; without a run: list them."`

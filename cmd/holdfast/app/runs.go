@@ -101,7 +101,10 @@ func (c *runsShow) Run(ctx context.Context, a *App) error {
 	fmt.Fprintf(a.Stdout, "%s  %s\nagent %s, session %s, %d tokens in and %d out",
 		run.ID, state(run), chat.Printable(run.Agent), run.Session, run.Usage.InputTokens, run.Usage.OutputTokens)
 	if run.RetryOf != "" {
-		fmt.Fprintf(a.Stdout, ", again what %s did", run.RetryOf)
+		fmt.Fprintf(a.Stdout, ", a retry of %s", run.RetryOf)
+		if run.FromStep > 1 {
+			fmt.Fprintf(a.Stdout, " from step %d", run.FromStep)
+		}
 	}
 	fmt.Fprintf(a.Stdout, "\n\n")
 	events, err := api.RunEvents(ctx, run.Session, run.ID)
@@ -147,21 +150,25 @@ func (c *cancelCommand) Run(ctx context.Context, a *App) error {
 }
 
 type retryCommand struct {
-	ID string `arg:"" name:"run" help:"A run that has ended."`
+	ID    string `arg:"" name:"run" help:"A run that has ended."`
+	Fresh bool   `help:"Begin anew: its finished steps are not kept, and its tools run again."`
 	remote
 }
 
-// Run runs a run's input again.
+// Run goes on from where a run failed or was cancelled.
 func (c *retryCommand) Run(ctx context.Context, a *App) error {
 	server, err := c.client()
 	if err != nil {
 		return err
 	}
-	done, err := server.Retry(ctx, c.ID, session.NewID(session.RunPrefix))
+	done, err := server.Retry(ctx, c.ID, api.RetryRun{ID: session.NewID(session.RunPrefix), Fresh: c.Fresh})
 	if err != nil {
 		return c.about(c.ID, err)
 	}
 	fmt.Fprintf(a.Stdout, "%s\n", done.Run.ID)
+	if done.Run.FromStep > 1 {
+		fmt.Fprintf(a.Stderr, "It goes on with step %d.\n", done.Run.FromStep)
+	}
 	fmt.Fprintf(a.Stderr, "Follow it: %s %s\n", c.command("chat --session"), done.Run.Session)
 	return nil
 }

@@ -26,6 +26,9 @@ func printTimeline(out io.Writer, queued time.Time, events []session.Event) {
 func happened(e session.Event, calls map[string]string) string {
 	switch d := e.Data.(type) {
 	case session.RunQueued:
+		if d.FromStep > 1 {
+			return fmt.Sprintf("queued, to go on from step %d of %s", d.FromStep, d.RetryOf)
+		}
 		return "queued"
 	case session.RunStarted:
 		return "started by " + d.Worker

@@ -286,6 +286,10 @@ func (t *teller) tellTool(e session.Event) {
 
 func (t *teller) tellRun(e session.Event) {
 	switch d := e.Data.(type) {
+	case session.RunQueued:
+		if d.FromStep > 1 {
+			t.note(dim, "a retry goes on with step %d", d.FromStep)
+		}
 	case session.RunReconciled:
 		cause := map[session.ReconcileCause]string{
 			session.CauseLeaseExpired: "its worker was not heard of any more", session.CauseRestart: "the server was started again",

@@ -286,9 +286,9 @@ func (c *Client) Cancel(ctx context.Context, runID, reason string) (done api.Run
 	return done, c.call(ctx, http.MethodPost, "/v1/runs/"+id(runID)+"/cancel", nil, api.CancelRun{Reason: reason}, &done)
 }
 
-// Retry runs the input of a run again, as a run with the id newID.
-func (c *Client) Retry(ctx context.Context, runID, newID string) (done api.RunDone, err error) {
-	return done, c.call(ctx, http.MethodPost, "/v1/runs/"+id(runID)+"/retry", nil, api.RetryRun{ID: newID}, &done)
+// Retry goes on from where a run failed or was cancelled, as a run with an id of its own.
+func (c *Client) Retry(ctx context.Context, runID string, how api.RetryRun) (done api.RunDone, err error) {
+	return done, c.call(ctx, http.MethodPost, "/v1/runs/"+id(runID)+"/retry", nil, how, &done)
 }
 
 // Resolve says what a call did whose outcome is unknown.

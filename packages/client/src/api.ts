@@ -148,10 +148,10 @@ export class Api {
     return this.#ask("POST", path`/v1/runs/${run}/cancel`, options, body);
   }
 
-  /** Runs the input of a run that has ended again. With an `id`, repeating is safe. */
+  /** Goes on from where a run failed or was cancelled. With an `id`, repeating is safe. */
   retryRun(
     run: string,
-    body?: { id?: string },
+    body?: { id?: string; fresh?: boolean },
     options?: RequestOptions,
   ): Promise<{ run: Run; seq: number }> {
     return this.#ask("POST", path`/v1/runs/${run}/retry`, options, body);

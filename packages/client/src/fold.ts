@@ -96,17 +96,14 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
   "inbox.delivered": (draft, { data }) => dropInbox(draft, data.id),
 
   "run.queued"(draft, e) {
-    const { agent, input, message, background, retryOf, parentRunId } = e.data;
+    const { input } = e.data;
     const id = e.run;
     if (!id || draft.run(id)) return;
     draft.writableRun({
+      ...e.data,
       id,
       session: e.session,
       status: "queued",
-      agent,
-      input,
-      message,
-      ...given({ background, retryOf, parentRunId }),
       currentStep: 0,
       fence: 0,
       queuedAt: e.at,

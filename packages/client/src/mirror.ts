@@ -148,15 +148,19 @@ export class SessionMirror extends Subscribable<SessionView> {
     }
   };
 
-  /** Runs the input of a run that has ended again. The new answer is a sibling of the old one. */
-  retry = async (run: string): Promise<Run> => {
+  /**
+   * Goes on from the step where a run failed or was cancelled: no finished step and no tool call is
+   * repeated. With `fresh`, and for a run that completed, it answers anew. The new answer is a sibling of the old one.
+   */
+  retry = async (run: string, options?: { fresh?: boolean }): Promise<Run> => {
     const { api, env } = this.#parts;
-    const id = env.id("run_");
-    return (await this.#commands.send({ kind: "retry", run }, () => api.retryRun(run, { id }))).run;
+    const body = { id: env.id("run_"), ...options };
+    return (await this.#commands.send({ kind: "retry", run }, () => api.retryRun(run, body))).run;
   };
 
-  /** Makes an answer again: see {@link retry}. */
-  regenerate = async (message: string): Promise<Run> => this.retry(this.#message(message).run ?? "");
+  /** Makes an answer again, from its beginning. */
+  regenerate = async (message: string): Promise<Run> =>
+    this.retry(this.#message(message).run ?? "", { fresh: true });
 
   /** Decides an approval. A `Problem` with `approval_decided` has the approval as somebody else decided it. */
   decide = async (

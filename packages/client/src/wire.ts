@@ -153,6 +153,8 @@ export type Run = {
   readonly message: string;
   readonly background?: boolean;
   readonly retryOf?: string;
+  /** The step that a retry goes on with: its message begins with the ones before. */
+  readonly fromStep?: number;
   readonly parentRunId?: string;
   readonly currentStep: number;
   readonly attempt?: number;
@@ -278,6 +280,7 @@ export type EventData = {
     readonly message: string;
     readonly background?: boolean;
     readonly retryOf?: string;
+    readonly fromStep?: number;
     readonly parentRunId?: string;
   };
   "run.started": { readonly worker: string; readonly fence: number };

@@ -42,7 +42,7 @@ export const AssistantTurn = memo(function AssistantTurn(props: Props): ReactEle
           gestures={gestures}
         />
       ))}
-      {run && <RunLine run={run} message={message} gestures={gestures} />}
+      {run && <RunLine run={run} message={message} gestures={gestures} busy={busy} />}
       {!streaming && <Actions message={message} run={run} busy={busy} gestures={gestures} />}
     </article>
   );
@@ -180,7 +180,7 @@ function Actions({ message, run, busy, gestures }: ActionProps): ReactElement {
               small
               label={busy ? "Answer again (when the run has ended)" : "Answer again"}
               disabled={busy || retrying}
-              onClick={() => act("answer again", mirror.retry(runId))}
+              onClick={() => act("answer again", mirror.retry(runId, { fresh: true }))}
             >
               <RotateCcw size={16} />
             </IconButton>

@@ -12,10 +12,12 @@ type Props = {
   /** What it writes; absent while it is queued. */
   readonly message: Message | undefined;
   readonly gestures: readonly Gesture[];
+  /** Whether the session has an active run. */
+  readonly busy: boolean;
 };
 
 /** How a run stands, in words, where that is not plain to see; and the way on. */
-export function RunLine({ run, message, gestures }: Props): ReactElement | null {
+export function RunLine({ run, message, gestures, busy }: Props): ReactElement | null {
   if (isStopping(run, gestures)) return <Stopping run={run} />;
   switch (run.status) {
     case "queued":
@@ -25,9 +27,17 @@ export function RunLine({ run, message, gestures }: Props): ReactElement | null 
     case "waiting":
       return <Waiting run={run} />;
     case "failed":
-      return <Failed run={run} gestures={gestures} />;
+      return (
+        <Failed run={run} retry={<Retry run={run} message={message} gestures={gestures} busy={busy} />} />
+      );
     case "cancelled":
-      return <Cancelled run={run} message={message} />;
+      return (
+        <Cancelled
+          run={run}
+          message={message}
+          retry={<Retry run={run} message={message} gestures={gestures} busy={busy} />}
+        />
+      );
     case "completed":
       return <Completed run={run} />;
   }
@@ -137,10 +147,35 @@ function Note({ icon, children }: { icon: ReactNode; children: ReactNode }): Rea
   );
 }
 
-function Failed({ run, gestures }: { run: Run; gestures: readonly Gesture[] }): ReactElement {
-  const { mirror, inspect } = useSessionActions();
+/** Goes on from the step that failed, or was cut short. */
+function Retry({ run, message, gestures, busy }: Props): ReactElement {
+  const { mirror } = useSessionActions();
   const { act } = useToasts();
   const retrying = gestures.some((g) => g.kind === "retry" && g.run === run.id);
+  const step = nextStep(run, message);
+  const words = step > 1 ? `Retry from step ${step}` : "Try again";
+  return (
+    <button
+      type="button"
+      className="button"
+      disabled={retrying || busy}
+      title={step > 1 ? "What its earlier steps said and did is kept, and not done again." : undefined}
+      onClick={() => act("try again", mirror.retry(run.id))}
+    >
+      {retrying ? "Trying again…" : words}
+    </button>
+  );
+}
+
+/** The step that a retry goes on with. */
+function nextStep(run: Run, message: Message | undefined): number {
+  const last = run.currentStep;
+  const answered = message?.parts.some((part) => part.step === last && part.tool);
+  return Math.max(answered ? last + 1 : last, run.fromStep ?? 1);
+}
+
+function Failed({ run, retry }: { run: Run; retry: ReactNode }): ReactElement {
+  const { inspect } = useSessionActions();
   return (
     <div className="run-line failed">
       <CircleAlert size={16} aria-hidden="true" />
@@ -149,14 +184,7 @@ function Failed({ run, gestures }: { run: Run; gestures: readonly Gesture[] }): 
         {run.error?.message && <p>{run.error.message}</p>}
       </div>
       <div className="run-line-actions">
-        <button
-          type="button"
-          className="button"
-          disabled={retrying}
-          onClick={() => act("try again", mirror.retry(run.id))}
-        >
-          {retrying ? "Trying again…" : "Try again"}
-        </button>
+        {retry}
         <button type="button" className="button quiet" onClick={() => inspect(run.id)}>
           Details
         </button>
@@ -165,14 +193,17 @@ function Failed({ run, gestures }: { run: Run; gestures: readonly Gesture[] }): 
   );
 }
 
-function Cancelled({ run, message }: { run: Run; message: Message | undefined }): ReactElement {
+type Ended = { readonly run: Run; readonly message: Message | undefined; readonly retry: ReactNode };
+
+function Cancelled({ run, message, retry }: Ended): ReactElement {
   const kept = message?.parts.some((part) => part.type !== "step");
   const reason = reasons[run.cancelReason ?? ""];
   const who = run.cancelBy && run.cancelBy !== "local" ? ` by ${run.cancelBy}` : "";
   return (
     <Note icon={<CircleSlash size={16} aria-hidden="true" />}>
       Stopped{reason ?? `${who}${run.cancelReason ? `: ${run.cancelReason}` : ""}`}.{" "}
-      {kept ? "What had been said is kept." : ""}
+      {kept ? "What had been said is kept. " : ""}
+      {retry}
     </Note>
   );
 }

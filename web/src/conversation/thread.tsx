@@ -111,7 +111,7 @@ function TurnView({ turn, view }: { turn: Turn; view: SessionView }): ReactEleme
   if ("run" in turn) {
     return (
       <div className="assistant-turn">
-        <RunLine run={turn.run} message={undefined} gestures={view.gestures} />
+        <RunLine run={turn.run} message={undefined} gestures={view.gestures} busy={view.run !== undefined} />
       </div>
     );
   }

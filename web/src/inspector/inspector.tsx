@@ -107,8 +107,14 @@ function Timeline({ view, run }: { view: SessionView; run: Run }): ReactElement 
         <dd className="mono">{run.id}</dd>
         {run.retryOf && (
           <>
-            <dt>Again of</dt>
+            <dt>Retry of</dt>
             <dd className="mono">{run.retryOf}</dd>
+            {run.fromStep && run.fromStep > 1 && (
+              <>
+                <dt>From step</dt>
+                <dd>{run.fromStep}</dd>
+              </>
+            )}
           </>
         )}
         <dt>Queued</dt>

@@ -15,6 +15,11 @@ export type Moment = {
   readonly said?: string;
 };
 
+function queued({ retryOf, fromStep = 1 }: EventData["run.queued"]): string {
+  if (!retryOf) return "Queued";
+  return fromStep > 1 ? `Asked to go on from step ${fromStep}` : "Asked for again";
+}
+
 type Known<T extends keyof EventData> = Extract<KnownEvent, { type: T }>;
 
 /** What happened in a run, in the order in which it happened. */
@@ -37,7 +42,7 @@ class Timeline {
   add(event: KnownEvent): void {
     switch (event.type) {
       case "run.queued":
-        this.#push(event, { title: event.data.retryOf ? "Asked for again" : "Queued", kind: "plain" });
+        this.#push(event, { title: queued(event.data), kind: "plain" });
         return;
       case "run.started":
         this.#push(event, { title: "Started", kind: "plain", words: `by worker ${event.data.worker}` });
