@@ -25,6 +25,7 @@ type Agent struct {
 	// Reasoning is "", "low", "medium" or "high".
 	Reasoning string
 	Limits    Limits
+	Context   Context
 	// ApprovalTimeout ends an approval that nobody decided. Default 0: never.
 	ApprovalTimeout time.Duration
 }

@@ -1,203 +1,211 @@
 package agent
 
 import (
-	"bytes"
-	"encoding/base64"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/session"
 )
 
-// Context is everything the model sees for the call of step: a pure function
-// of the agent and the messages of the branch, oldest first, that ends in the
-// assistant message which run writes.
+// View is what a context is made from.
+type View struct {
+	// Branch is its messages, oldest first, with what large values they have put
+	// back. It ends in Message, the assistant message that is being written.
+	Branch  []session.Message
+	Message string
+	// Step is the step whose model call it is: of Message only what comes before is told.
+	Step int
+	// Compaction is the one in force, or nil.
+	Compaction *session.ContextCompacted
+	// Room bounds [Seen.Counted]. 0 is no bound.
+	Room int
+}
+
+// Seen is everything the model sees for one call, and what it is made of.
+type Seen struct {
+	Request model.Request
+	// Counted estimates the tokens of everything; Fixed those of the
+	// instructions and the tools.
+	Counted, Fixed int
+	// Told are the pieces that Request's messages are, in their order.
+	Told []Told
+}
+
+// Told is a piece of the branch as the model sees it: a message of a person,
+// or a step of an answer with its results.
+type Told struct {
+	// Mark is where it comes from. The zero Mark is what stands for earlier messages.
+	Mark     session.Mark
+	Messages []model.Message
+	// Counts estimates the tokens of each, Counted of all.
+	Counts  []int
+	Counted int
+	// Shortened says that less of it is told than there is, because of its age or for want of room.
+	Shortened bool
+
+	of *piece
+}
+
+// See gives everything the model sees: a pure function of the agent and the
+// view. Instructions, tools and the oldest messages come first, and what was told
+// of a message changes only at a compaction, so that a provider's cache of the
+// beginning stays good from step to step.
 //
 // It cannot build a history that a strict provider refuses: every call is
 // followed at once by exactly one result, in the order of the calls; arguments
 // are always a JSON object; empty and blank messages do not occur; a call that
 // was never made (its arguments broke off) is not told as one.
-func (a Agent) Context(run *session.Run, branch []session.Message, step int) model.Request {
-	req := model.Request{
-		System: a.Instructions, MaxTokens: a.MaxTokens, Temperature: a.Temperature, Reasoning: a.Reasoning,
+//
+// It fits into the view's room, if instructions and tools leave any: what the
+// compaction leaves too large is cut further, the oldest first, the newest results last.
+func (a Agent) See(v View) Seen {
+	c := a.compose(v)
+	s := c.fit(c.inForce(v.Compaction), v.Room)
+	return c.seen(s)
+}
+
+// Digest is the fingerprint of the agent's part of what a model sees.
+func (a Agent) Digest() string {
+	raw, err := json.Marshal([]any{a.Model, a.Instructions, a.tools(), a.Limits.WithDefaults().ToolOutput})
+	if err != nil { // a tool's schema is no JSON: no provider would take it
+		return ""
 	}
-	if a.Tools != nil {
-		for _, spec := range a.Tools.Specs() {
-			req.Tools = append(req.Tools, model.Tool{Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters})
-		}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}
+
+func (a Agent) tools() []model.Tool {
+	if a.Tools == nil {
+		return nil
 	}
-	limit := a.Limits.WithDefaults().ToolOutput
-	for i := range branch {
-		m := &branch[i]
+	var tools []model.Tool
+	for _, spec := range a.Tools.Specs() {
+		tools = append(tools, model.Tool{Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters})
+	}
+	return tools
+}
+
+// composition is a branch taken apart into the pieces that can be told or left out.
+type composition struct {
+	request model.Request // without messages
+	fixed   int
+	telling telling
+	pieces  []piece
+	places  map[string]int // of each message on the branch
+	// summary and told are of the compaction in force.
+	summary string
+	partly  bool
+}
+
+// piece is a user's message or a step of an answer.
+type piece struct {
+	mark session.Mark
+	user *session.Message // nil: a step
+	step []session.Part
+	// whole and short are the two ways in which it is told, and what they count.
+	whole, short               []model.Message
+	countedWhole, countedShort int
+}
+
+func (p *piece) told(t telling) []model.Message {
+	if p.user != nil {
+		return []model.Message{t.user(p.user)}
+	}
+	return t.step(p.step)
+}
+
+func (a Agent) compose(v View) *composition {
+	c := &composition{
+		request: model.Request{
+			System: a.Instructions, Tools: a.tools(), MaxTokens: a.MaxTokens, Temperature: a.Temperature, Reasoning: a.Reasoning,
+		},
+		places: make(map[string]int, len(v.Branch)),
+	}
+	c.telling = telling{output: a.Limits.WithDefaults().ToolOutput, tools: len(c.request.Tools) > 0}
+	c.fixed = countText(c.request.System) + messageTokens
+	for _, t := range c.request.Tools {
+		c.fixed += countTool(t)
+	}
+	for i := range v.Branch {
+		m := &v.Branch[i]
+		c.places[m.ID] = i
 		switch m.Role {
 		case session.RoleUser:
-			req.Messages = append(req.Messages, userMessage(m))
+			c.add(piece{mark: session.Mark{Message: m.ID}, user: m})
 		case session.RoleAssistant:
 			before := 0
-			if m.ID == run.Message {
-				before = step
+			if m.ID == v.Message {
+				before = v.Step
 			}
-			req.Messages = append(req.Messages, assistantMessages(m, before, limit, len(req.Tools) > 0)...)
+			c.addSteps(m, before)
 		}
 	}
-	return req
+	return c
 }
 
-func userMessage(m *session.Message) model.Message {
-	out := model.Message{Role: model.User}
-	for _, p := range m.Parts {
-		switch p.Type {
-		case session.PartText:
-			if strings.TrimSpace(p.Text) != "" {
-				out.Parts = append(out.Parts, model.Part{Kind: model.TextPart, Text: p.Text})
-			}
-		case session.PartData:
-			out.Parts = append(out.Parts, model.Part{Kind: model.TextPart, Text: string(p.Data)})
-		case session.PartFile:
-			if p.File != nil && p.File.URL != "" {
-				out.Parts = append(out.Parts, filePart(p.File))
-			} else if p.File != nil {
-				out.Parts = append(out.Parts, model.Part{Kind: model.TextPart, Text: fmt.Sprintf("[file %s, %s]", p.File.Name, p.File.MediaType)})
-			}
+// addSteps takes an answer apart. Parts of steps from before on are left out (0: none are).
+func (c *composition) addSteps(m *session.Message, before int) {
+	for from := 0; from < len(m.Parts); {
+		step, to := m.Parts[from].Step, from
+		for to < len(m.Parts) && m.Parts[to].Step == step {
+			to++
 		}
+		if before == 0 || step < before {
+			c.add(piece{mark: session.Mark{Message: m.ID, Step: step}, step: m.Parts[from:to]})
+		}
+		from = to
 	}
-	if len(out.Parts) == 0 {
-		out.Parts = []model.Part{{Kind: model.TextPart, Text: "(empty message)"}}
-	}
-	return out
 }
 
-// filePart is a file as the model sees it. Not every provider reads the content
-// that is in a data URL.
-func filePart(f *session.File) model.Part {
-	part := model.Part{Kind: model.FilePart, MediaType: f.MediaType, URL: f.URL}
-	if content, found := strings.CutPrefix(f.URL, "data:"); found {
-		if kind, encoded, cut := strings.Cut(content, ";base64,"); cut {
-			if raw, err := base64.StdEncoding.DecodeString(encoded); err == nil && len(raw) > 0 {
-				part.URL, part.Data = "", raw
-				if part.MediaType == "" {
-					part.MediaType = kind
-				}
-			}
+func (c *composition) add(p piece) {
+	p.whole = p.told(c.telling)
+	if len(p.whole) == 0 {
+		return
+	}
+	p.short = p.whole
+	for _, m := range p.whole {
+		p.countedWhole += countMessage(m)
+	}
+	p.countedShort = p.countedWhole
+	if p.user == nil {
+		if p.short = p.told(c.telling.shortened()); len(p.short) == 0 {
+			p.short = p.whole
+		}
+		p.countedShort = 0
+		for _, m := range p.short {
+			p.countedShort += countMessage(m)
 		}
 	}
-	return part
+	c.pieces = append(c.pieces, p)
 }
 
-// assistantMessages tells one assistant message as the model must see it: a
-// turn for each step, followed by the results of its calls. Parts of steps from
-// before on are left out (0: none are).
-func assistantMessages(m *session.Message, before, limit int, tools bool) []model.Message {
-	var out []model.Message
-	said := model.Message{Role: model.Assistant}
-	results := model.Message{Role: model.ToolRole}
-	flush := func() {
-		if len(said.Parts) > 0 {
-			out = append(out, said)
-		}
-		if len(results.Parts) > 0 {
-			out = append(out, results)
-		}
-		said, results = model.Message{Role: model.Assistant}, model.Message{Role: model.ToolRole}
+// after is the first piece behind a mark.
+func (c *composition) after(m *session.Mark) int {
+	if m == nil {
+		return 0
 	}
-	current := 0
-	for _, p := range m.Parts {
-		if before > 0 && p.Step >= before {
-			continue
-		}
-		if p.Step != current {
-			flush()
-			current = p.Step
-		}
-		switch {
-		case p.Type == session.PartText && strings.TrimSpace(p.Text) != "":
-			said.Parts = append(said.Parts, model.Part{Kind: model.TextPart, Text: p.Text})
-		case p.Type == session.PartReasoning && p.Signature != "":
-			said.Parts = append(said.Parts, model.Part{Kind: model.ReasoningPart, Text: p.Text, Signature: p.Signature})
-		case p.Type == session.PartTool && p.Tool != nil && p.Tool.Status != session.CallWriting:
-			call, result := tell(p.Tool, limit)
-			if !tools { // providers refuse calls where no tools are offered
-				said.Parts = append(said.Parts, model.Part{
-					Kind: model.TextPart,
-					Text: fmt.Sprintf("[called %s with %s: %s]", call.Name, call.Arguments, result.Text),
-				})
-				continue
-			}
-			said.Parts = append(said.Parts, call)
-			results.Parts = append(results.Parts, result)
-		}
+	place, there := c.places[m.Message]
+	if !there {
+		return 0
 	}
-	flush()
-	return onlyReasoningDropped(out)
+	i := slices.IndexFunc(c.pieces, func(p piece) bool {
+		at := c.places[p.mark.Message]
+		return at > place || at == place && m.Step > 0 && p.mark.Step > m.Step
+	})
+	if i < 0 {
+		return len(c.pieces)
+	}
+	return i
 }
 
-// onlyReasoningDropped leaves out turns that hold reasoning and nothing else: what
-// it led to was cut off, and providers refuse it alone.
-func onlyReasoningDropped(messages []model.Message) []model.Message {
-	kept := messages[:0]
-	for _, m := range messages {
-		for _, p := range m.Parts {
-			if p.Kind != model.ReasoningPart {
-				kept = append(kept, m)
-				break
-			}
-		}
+// inForce is the shape that a compaction gives, and takes over what it says.
+func (c *composition) inForce(d *session.ContextCompacted) shape {
+	if d == nil {
+		return shape{}
 	}
-	return kept
-}
-
-// tell gives a call and its one result.
-func tell(c *session.ToolCall, limit int) (call, result model.Part) {
-	call = model.Part{Kind: model.CallPart, Call: c.ID, Name: c.Name, Arguments: c.Arguments}
-	if !bytes.HasPrefix(bytes.TrimSpace(c.Arguments), []byte("{")) {
-		call.Arguments = json.RawMessage("{}")
-	}
-	result = model.Part{Kind: model.ResultPart, Call: c.ID, Name: c.Name}
-	result.Text, result.Failed = resultText(c)
-	for i := range c.Files {
-		if c.Files[i].URL != "" {
-			result.Files = append(result.Files, filePart(&c.Files[i]))
-		}
-	}
-	if len(result.Text) > limit {
-		shown := session.TrimText(result.Text, limit)
-		result.Text = fmt.Sprintf("%s\n[%d more bytes are not shown]", shown, len(result.Text)-len(shown))
-	}
-	if c.Blob != nil {
-		result.Text += fmt.Sprintf("\n[this is the beginning of %d bytes]", c.Blob.Size)
-	}
-	if c.Cut > 0 {
-		result.Text += fmt.Sprintf("\n[the tool's output was cut: %d bytes were not kept]", c.Cut)
-	}
-	return call, result
-}
-
-func resultText(c *session.ToolCall) (text string, failed bool) {
-	note := ""
-	if c.Note != "" {
-		note = " " + c.Note
-	}
-	switch c.Status {
-	case session.CallCompleted:
-		var s string
-		if json.Unmarshal(c.Result, &s) == nil && strings.TrimSpace(s) != "" {
-			return s, false
-		}
-		return string(c.Result), false // a blank text as JSON: some providers refuse blanks
-	case session.CallFailed:
-		if c.Error != nil {
-			return "Error: " + c.Error.Message, true
-		}
-		return "Error: the call failed.", true
-	case session.CallDenied:
-		return strings.TrimSpace("The call was not allowed by the person." + note), true
-	case session.CallCancelled:
-		if c.Try == 0 {
-			return "The call was not made: the run was interrupted before it began.", true
-		}
-		return "The call was interrupted. Its outcome is unknown.", true
-	}
-	return "The call has no result. Its outcome is unknown.", true
+	c.summary, c.partly = d.Summary, d.Told != nil
+	return shape{from: c.after(d.UpTo), short: c.after(d.Shortened)}
 }

@@ -107,9 +107,8 @@ func TestNoBranchMakesAHistoryThatAStrictProviderRefuses(t *testing.T) {
 			branch = append(branch, m)
 		}
 		last := branch[len(branch)-1]
-		run := &session.Run{Message: last.ID}
 		step := rapid.IntRange(1, 5).Draw(t, "step")
-		req := a.Context(run, branch, step)
+		req := a.See(agent.View{Branch: branch, Message: last.ID, Step: step}).Request
 		if err := strict(req); err != nil {
 			raw, _ := json.MarshalIndent(req.Messages, "", " ")
 			t.Fatalf("%v\n%s", err, raw)
@@ -162,10 +161,10 @@ func told(t *testing.T, c session.ToolCall, limits agent.Limits) model.Part {
 	a := anAgent(t)
 	a.Limits = limits
 	c.ID, c.Name = "c", "look"
-	req := a.Context(&session.Run{}, []session.Message{
+	req := a.See(agent.View{Step: 1, Branch: []session.Message{
 		{ID: "u", Role: session.RoleUser, Parts: []session.Part{{Type: session.PartText, Text: "go"}}},
 		{ID: "a", Role: session.RoleAssistant, Parts: []session.Part{{Type: session.PartTool, Step: 1, Tool: &c}}},
-	}, 1)
+	}}).Request
 	if err := strict(req); err != nil {
 		t.Fatal(err)
 	}
@@ -216,13 +215,13 @@ func TestWhatAPersonSaidOfACallIsTold(t *testing.T) {
 
 func TestTheStepBeingCalledIsNotInItsOwnHistory(t *testing.T) {
 	a := anAgent(t)
-	req := a.Context(&session.Run{Message: "a"}, []session.Message{
+	req := a.See(agent.View{Message: "a", Step: 2, Branch: []session.Message{
 		{ID: "u", Role: session.RoleUser, Parts: []session.Part{{Type: session.PartText, Text: "go"}}},
 		{ID: "a", Role: session.RoleAssistant, Status: session.MessageStreaming, Parts: []session.Part{
 			{Type: session.PartText, Step: 1, Text: "first"},
 			{Type: session.PartText, Step: 2, Text: "half an att", State: session.PartFailed},
 		}},
-	}, 2)
+	}}).Request
 	if len(req.Messages) != 2 || req.Messages[1].Parts[0].Text != "first" {
 		t.Errorf("the model sees %+v", req.Messages)
 	}

@@ -2,59 +2,53 @@ package engine
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/holdfast-run/holdfast/agent"
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/session"
-	"github.com/holdfast-run/holdfast/store"
 	"github.com/holdfast-run/holdfast/tool"
 )
 
 const (
 	// maxInlineText bounds a text part in a message; a larger one becomes a blob with a preview of this size.
 	maxInlineText = 256 << 10
-	// maxPictures bounds the pictures of tools that a model sees in one call: the
-	// newest. maxPicture bounds one, in bytes: no provider takes larger ones.
-	maxPictures = 16
-	maxPicture  = 3_750_000
 	// maxRetryAfter is the longest wait that a provider may ask for.
 	maxRetryAfter = time.Hour
 )
 
-// pictureTypes are those that every provider takes.
-var pictureTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
-
 // callModel makes one try of a model call and records its answer or its failure.
 func (k *carry) callModel(ctx context.Context, n agent.CallModel) error {
+	seen, facts, told, err := k.see(ctx, n)
+	if err != nil {
+		return err
+	}
 	message := ""
-	err := k.settle(ctx, func(s *session.State, run *session.Run) ([]session.Event, error) {
-		message = run.Message
+	err = k.settle(ctx, func(s *session.State, run *session.Run) ([]session.Event, error) {
 		events := s.DeliverSteers(run)
-		if steers := s.Steers(run); len(steers) > 0 {
+		if len(events) != told { // more was said in the meantime
+			return nil, errLookAgain
+		}
+		message = run.Message
+		if steers := s.Steers(run); len(events) > 0 {
 			message = steers[len(steers)-1].Output
 		}
 		return append(events, session.Event{
 			Run: run.ID, Step: n.Step, Attempt: n.Attempt,
-			Data: session.StepStarted{Message: message, Because: n.Because},
+			Data: session.StepStarted{Message: message, Because: n.Because, Context: &facts},
 		}), nil
 	})
-	if err != nil {
-		return err
+	if errors.Is(err, errLookAgain) {
+		return nil
 	}
-	req, err := k.request(ctx, n.Step)
 	if err != nil {
 		return err
 	}
 	a := &answer{carry: k, n: n, message: message}
-	finish, err := a.listen(ctx, req)
+	finish, err := k.listen(ctx, seen.Request, a.add)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -62,101 +56,6 @@ func (k *carry) callModel(ctx context.Context, n agent.CallModel) error {
 		return a.failed(ctx, err)
 	}
 	return a.completed(ctx, finish)
-}
-
-// request is what the model sees.
-func (k *carry) request(ctx context.Context, step int) (model.Request, error) {
-	var path []string
-	var run session.Run
-	err := k.look(ctx, func(s *session.State, r *session.Run) error {
-		path, run = s.Path(r.Message), *r
-		return nil
-	})
-	if err != nil {
-		return model.Request{}, err
-	}
-	branch, err := k.Store.Messages(ctx, k.lease.Session, path)
-	if err != nil {
-		return model.Request{}, err
-	}
-	pictures := maxPictures
-	for i := len(branch) - 1; i >= 0; i-- { // the newest first
-		if err := k.unpack(ctx, &branch[i]); err != nil {
-			return model.Request{}, err
-		}
-		if err := k.unpackPictures(ctx, &branch[i], &pictures); err != nil {
-			return model.Request{}, err
-		}
-	}
-	return k.agent.Context(&run, branch, step), nil
-}
-
-// unpack puts the large values that the model must see whole back into a message.
-func (k *carry) unpack(ctx context.Context, m *session.Message) error {
-	for i := range m.Parts {
-		p := &m.Parts[i]
-		if p.Blob != nil && (p.Type == session.PartText || p.Type == session.PartReasoning) {
-			raw, err := k.blob(ctx, p.Blob)
-			if err != nil {
-				return err
-			}
-			p.Text = string(raw)
-		}
-		if f := p.File; f != nil && f.Blob != nil && f.URL == "" {
-			raw, err := k.blob(ctx, f.Blob)
-			if err != nil {
-				return err
-			}
-			file := *f
-			file.URL = "data:" + f.MediaType + ";base64," + base64.StdEncoding.EncodeToString(raw)
-			p.File = &file
-		}
-		if t := p.Tool; t != nil && t.ArgumentsBlob != nil && t.Arguments == nil {
-			raw, err := k.blob(ctx, t.ArgumentsBlob)
-			if err != nil {
-				return err
-			}
-			t.Arguments = raw
-		}
-	}
-	return nil
-}
-
-// unpackPictures puts the pictures that tools gave back into a message, as many
-// as are left; others the model knows by the text of their result.
-func (k *carry) unpackPictures(ctx context.Context, m *session.Message, left *int) error {
-	for i := len(m.Parts) - 1; i >= 0; i-- {
-		t := m.Parts[i].Tool
-		if t == nil || len(t.Files) == 0 {
-			continue
-		}
-		t.Files = slices.Clone(t.Files)
-		for j := range t.Files {
-			f := &t.Files[j]
-			if *left == 0 || f.Blob == nil || f.Blob.Size > maxPicture || !slices.Contains(pictureTypes, f.MediaType) {
-				continue
-			}
-			raw, err := k.blob(ctx, f.Blob)
-			if errors.Is(err, store.ErrNotFound) { // no run should die for a picture
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			*left--
-			f.URL = "data:" + f.MediaType + ";base64," + base64.StdEncoding.EncodeToString(raw)
-		}
-	}
-	return nil
-}
-
-func (k *carry) blob(ctx context.Context, b *session.Blob) ([]byte, error) {
-	_, r, err := k.Store.Blob(ctx, k.lease.Session, b.Hash)
-	if err != nil {
-		return nil, fmt.Errorf("blob %s: %w", b.Hash, err)
-	}
-	defer r.Close()
-	return io.ReadAll(r)
 }
 
 func (k *carry) putBlob(ctx context.Context, mediaType, content string) (*session.Blob, error) {
@@ -182,58 +81,6 @@ type block struct {
 	call      string // our id
 	name      string
 	signature string
-}
-
-// listen streams the answer. A model that is deaf to the end of ctx is left
-// behind, so that it cannot hold its run: what it still says goes nowhere, and
-// nothing of the answer may be used.
-func (a *answer) listen(ctx context.Context, req model.Request) (*model.Finish, error) {
-	var finish *model.Finish
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		finish, err = a.stream(ctx, req)
-	}()
-	select {
-	case <-done:
-		return finish, err
-	case <-ctx.Done():
-	}
-	deadline := time.NewTimer(settleTime / 2)
-	defer deadline.Stop()
-	select {
-	case <-done:
-		return finish, err
-	case <-deadline.C:
-		return nil, context.Cause(ctx)
-	}
-}
-
-// stream asks the model and notes what comes. A model that panics costs its attempt, not the process.
-func (a *answer) stream(ctx context.Context, req model.Request) (finish *model.Finish, err error) {
-	defer func() {
-		if broken := a.recovered(recover()); broken != nil {
-			finish, err = nil, &model.Error{Code: model.CodePanic, Retryable: true, Message: "the model's code crashed", Err: broken}
-		}
-	}()
-	m, err := a.Models(a.agent.Model)
-	if err != nil {
-		return nil, &model.Error{Code: model.CodeInvalidRequest, Message: err.Error(), Err: err}
-	}
-	for chunk, err := range m.Stream(ctx, req) {
-		if ctx.Err() != nil { // a deaf model talks on
-			return nil, context.Cause(ctx)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if chunk.Finish != nil {
-			return chunk.Finish, nil
-		}
-		a.add(chunk)
-	}
-	return nil, &model.Error{Code: model.CodeIncomplete, Retryable: true, Message: "the stream ended without a finish reason"}
 }
 
 func (a *answer) add(chunk model.Chunk) {
@@ -320,6 +167,10 @@ func (a *answer) failed(ctx context.Context, err error) error {
 		if whole := at.Truncate(time.Millisecond); whole.Before(at) {
 			at = whole.Add(time.Millisecond) // never before the provider allows
 		}
+		failed.RetryAt = &at
+	}
+	if cause.Code == model.CodeContextTooLong && a.n.Attempt < limits.Attempts {
+		at := a.now().UTC().Truncate(time.Millisecond) // at once: a smaller context is sent
 		failed.RetryAt = &at
 	}
 	a.log().Info("model call failed", slog.Int("step", a.n.Step), slog.Int("attempt", a.n.Attempt),

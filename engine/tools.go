@@ -80,7 +80,7 @@ func (k *carry) callTool(c session.ToolCall, started session.ToolStarted) sessio
 		return failed(tool.FailureOf(err))
 	}
 	if c.Arguments == nil && c.ArgumentsBlob != nil {
-		if c.Arguments, err = k.blob(ctx, c.ArgumentsBlob); err != nil {
+		if c.Arguments, err = readBlob(ctx, k.Store, k.lease.Session, c.ArgumentsBlob); err != nil {
 			return failed(session.Failure{Code: "arguments_lost", Message: "the call's arguments could not be read: " + err.Error()})
 		}
 	}

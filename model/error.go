@@ -26,16 +26,17 @@ type Code string
 
 // The codes. Those marked retryable are so by default.
 const (
-	CodeRateLimited    Code = "rate_limited"    // 429; retryable
-	CodeOverloaded     Code = "overloaded"      // 529, 503, or said inside a stream; retryable
-	CodeUnavailable    Code = "unavailable"     // other 5xx, 408, 409, refused or reset connections; retryable
-	CodeStalled        Code = "stalled"         // nothing came for the idle limit; retryable
-	CodeIncomplete     Code = "incomplete"      // the stream ended, or was cut, without a finish reason; retryable
-	CodeProtocol       Code = "protocol"        // the answer breaks the provider's own protocol; retryable
-	CodePanic          Code = "panic"           // the provider's own code panicked; retryable
-	CodeTooLarge       Code = "too_large"       // the answer is over a stated bound; final
-	CodeInvalidRequest Code = "invalid_request" // 400, 404, 413, 422, or said inside a stream; final
-	CodeUnauthorized   Code = "unauthorized"    // 401, 403; final
+	CodeRateLimited    Code = "rate_limited"     // 429; retryable
+	CodeOverloaded     Code = "overloaded"       // 529, 503, or said inside a stream; retryable
+	CodeUnavailable    Code = "unavailable"      // other 5xx, 408, 409, refused or reset connections; retryable
+	CodeStalled        Code = "stalled"          // nothing came for the idle limit; retryable
+	CodeIncomplete     Code = "incomplete"       // the stream ended, or was cut, without a finish reason; retryable
+	CodeProtocol       Code = "protocol"         // the answer breaks the provider's own protocol; retryable
+	CodePanic          Code = "panic"            // the provider's own code panicked; retryable
+	CodeTooLarge       Code = "too_large"        // the answer is over a stated bound; final
+	CodeInvalidRequest Code = "invalid_request"  // 400, 404, 413, 422, or said inside a stream; final
+	CodeContextTooLong Code = "context_too_long" // the request is over the model's window; final, a smaller one may do
+	CodeUnauthorized   Code = "unauthorized"     // 401, 403; final
 )
 
 // Error says the code, the status if any, and the message.

@@ -353,7 +353,7 @@ var eventTypes = []string{
 	"inbox.queued", "inbox.edited", "inbox.removed", "inbox.delivered",
 	"run.queued", "run.started", "run.waiting", "run.resumed", "run.cancel_requested", "run.reconciled",
 	"run.completed", "run.failed", "run.cancelled",
-	"step.started", "attempt.failed", "text.delta", "reasoning.delta", "tool.input.delta", "model.completed", "step.completed",
+	"step.started", "attempt.failed", "text.delta", "reasoning.delta", "tool.input.delta", "model.completed", "step.completed", "context.compacted",
 	"tool.called", "tool.started", "tool.progress", "tool.completed", "tool.failed", "tool.denied", "tool.cancelled",
 	"tool.unknown", "tool.resolved", "approval.requested", "approval.decided", "approval.expired", "approval.voided",
 }

@@ -27,6 +27,7 @@ var scripts = map[string]struct {
 	"cancel-queued":      {"Cancelled before anybody carried it.", cancelQueued},
 	"crash":              {"The worker is lost in the middle of a text; another carries on.", crash},
 	"crash-limit":        {"A run that loses its workers again and again fails at the limit.", crashLimit},
+	"compacted":          {"The context is compacted before a second turn; a summary costs tokens.", compacted},
 	"drain":              {"A worker shuts down and hands the run over.", drain},
 	"unknown-outcome":    {"A call with side effects had started when its worker was lost; a person says what happened.", unknownOutcome},
 	"inbox-enqueue":      {"Three messages wait; one is edited, one taken back, one delivered.", inboxEnqueue},
@@ -52,6 +53,27 @@ func plain(s *script) {
 	s.says("run_1", "stop", text("The capital of France is Paris.")...)
 	s.carry("run_1", session.StepCompleted{})
 	s.end("run_1", session.RunCompleted{Usage: s.run("run_1").Usage})
+}
+
+func compacted(s *script) {
+	s.submit("1", "What is the capital of France?")
+	s.claim("run_1", "wrk_a")
+	s.step("run_1", "")
+	s.says("run_1", "stop", text("Paris.")...)
+	s.carry("run_1", session.StepCompleted{})
+	s.end("run_1", session.RunCompleted{Usage: s.run("run_1").Usage})
+	s.submit("2", "And of Italy?")
+	s.claim("run_2", "wrk_a")
+	s.mark()
+	s.carry("run_2", session.ContextCompacted{
+		UpTo: &session.Mark{Message: "ans_1"}, Summary: "They spoke of capitals.", Because: "window", Before: 9000, After: 300,
+		Usage: session.Usage{InputTokens: 8000, OutputTokens: 6, CachedTokens: 7000},
+	})
+	s.mark()
+	s.step("run_2", "")
+	s.says("run_2", "stop", text("Rome.")...)
+	s.carry("run_2", session.StepCompleted{})
+	s.end("run_2", session.RunCompleted{Usage: s.run("run_2").Usage})
 }
 
 func reasoning(s *script) {

@@ -62,7 +62,7 @@ func TestWhatIsAnothersAnswersLikeWhatDoesNotExist(t *testing.T) {
 				real, none = "apr_1", "apr_none"
 			}
 			concrete := func(id string) string {
-				return strings.NewReplacer("{id}", id, "{message}", "msg_2", "{call}", "call_apr_1", "{hash}", blob.Hash).Replace(path)
+				return strings.NewReplacer("{id}", id, "{message}", "msg_2", "{call}", "call_apr_1", "{hash}", blob.Hash, "{step}", "1").Replace(path)
 			}
 			var body any
 			if b := bodies[op.OperationID]; b != "" {

@@ -47,6 +47,13 @@ func (s *Server) routeRuns() {
 		id: "getRun", method: http.MethodGet, path: "/v1/runs/{id}", summary: "A run with its steps",
 	}, s.getRun)
 	handle(s, route{
+		id: "getContext", method: http.MethodGet, path: "/v1/runs/{id}/steps/{step}/context", summary: "What the model saw at a step, computed again from the log",
+	}, s.getContext)
+	handle(s, route{
+		id: "listCompactions", method: http.MethodGet, path: "/v1/sessions/{id}/compactions",
+		summary: "Where the context of the active branch was compacted, the newest first",
+	}, s.listCompactions)
+	handle(s, route{
 		id: "cancelRun", method: http.MethodPost, path: "/v1/runs/{id}/cancel", status: http.StatusAccepted, also: http.StatusOK,
 		summary: "Cancel a run: 200 when it is cancelled, 202 when it will be by its deadline",
 	}, s.cancelRun)

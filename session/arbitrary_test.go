@@ -37,6 +37,7 @@ var payloads = []session.Data{
 	session.ReasoningDelta{},
 	session.ToolInputDelta{},
 	session.ModelCompleted{},
+	session.ContextCompacted{},
 	session.StepCompleted{},
 	session.ToolCalled{},
 	session.ToolStarted{},

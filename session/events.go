@@ -148,6 +148,8 @@ type RunCancelled struct {
 type StepStarted struct {
 	Message string `json:"message"`           // the assistant message the step writes to
 	Because string `json:"because,omitempty"` // for attempts after the first: "retry" or "crash"
+	// Context says what the model is shown. Absent in logs from before it was kept.
+	Context *StepContext `json:"context,omitempty"`
 }
 
 // AttemptFailed ends a try of a model call that gave no answer. Its parts

@@ -414,6 +414,8 @@ func (s *State) applyRun(e Event) {
 		s.startStep(run, e, d)
 	case AttemptFailed:
 		s.failAttempt(run, e, d)
+	case ContextCompacted:
+		s.compact(run, e, d)
 	case ModelCompleted:
 		s.answer(run, e, d)
 	case StepCompleted:
@@ -461,7 +463,7 @@ func lastStep(run *Run) *Step {
 
 func (s *State) startStep(run *Run, e Event, d StepStarted) {
 	run.CurrentStep, run.Attempt = e.Step, e.Attempt
-	run.Steps = append(run.Steps, Step{Step: e.Step, Attempt: e.Attempt, Because: d.Because, StartedAt: e.At})
+	run.Steps = append(run.Steps, Step{Step: e.Step, Attempt: e.Attempt, Because: d.Because, StartedAt: e.At, Message: d.Message, Context: d.Context})
 	if m := s.writing(d.Message); m != nil {
 		m.Parts = slices.DeleteFunc(m.Parts, func(p Part) bool { return p.Step == e.Step })
 		m.Parts = append(m.Parts, Part{Type: PartStep, Step: e.Step})
@@ -489,6 +491,7 @@ func (s *State) answer(run *Run, e Event, d ModelCompleted) {
 	run.Usage = run.Usage.Add(usage)
 	if st := lastStep(run); st != nil {
 		st.AnsweredAt, st.Finish, st.Usage = &at, d.Finish, &usage
+		s.measure(run, st, usage)
 	}
 	m := s.writing(d.Message)
 	if m == nil {

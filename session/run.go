@@ -84,16 +84,18 @@ type Run struct {
 // Step is one attempt at one model call, with the tool calls it asked for.
 // The attempts of one step follow each other.
 type Step struct {
-	Step        int        `json:"step"`
-	Attempt     int        `json:"attempt"`
-	Because     string     `json:"because,omitempty"`
-	StartedAt   time.Time  `json:"startedAt"`
-	AnsweredAt  *time.Time `json:"answeredAt,omitempty"`
-	CompletedAt *time.Time `json:"completedAt,omitempty"`
-	Finish      string     `json:"finish,omitempty"`
-	Usage       *Usage     `json:"usage,omitempty"`
-	Error       *Failure   `json:"error,omitempty"`
-	RetryAt     *time.Time `json:"retryAt,omitempty"`
+	Step        int          `json:"step"`
+	Attempt     int          `json:"attempt"`
+	Because     string       `json:"because,omitempty"`
+	Message     string       `json:"message,omitempty"` // the assistant message it writes to
+	Context     *StepContext `json:"context,omitempty"`
+	StartedAt   time.Time    `json:"startedAt"`
+	AnsweredAt  *time.Time   `json:"answeredAt,omitempty"`
+	CompletedAt *time.Time   `json:"completedAt,omitempty"`
+	Finish      string       `json:"finish,omitempty"`
+	Usage       *Usage       `json:"usage,omitempty"`
+	Error       *Failure     `json:"error,omitempty"`
+	RetryAt     *time.Time   `json:"retryAt,omitempty"`
 }
 
 // Usage counts tokens, 0 where the provider does not say.

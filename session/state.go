@@ -35,6 +35,10 @@ type State struct {
 	Inbox []*InboxItem `json:"inbox,omitempty"`
 	// Submissions remember each accepted message id.
 	Submissions map[string]Submission `json:"submissions,omitempty"`
+	// Compactions are all compactions of the context, oldest first.
+	Compactions []Compaction `json:"compactions,omitempty"`
+	// Measures are the newest for each agent.
+	Measures map[string]Measure `json:"measures,omitempty"`
 
 	messages map[string]*Message
 	runs     map[string]*Run

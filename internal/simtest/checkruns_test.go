@@ -51,6 +51,11 @@ func (w *world) checkAttempts(h *history, run string) {
 			step, attempt = e.Step, e.Attempt
 			continue
 		}
+		if _, before := e.Data.(session.ContextCompacted); before { // of the attempt that begins next
+			if e.Step == step && e.Attempt == attempt+1 || e.Step == step+1 && e.Attempt == 1 {
+				continue
+			}
+		}
 		if e.Step != 0 && (e.Step != step || e.Attempt != attempt) {
 			w.find("in %s comes %s of %d/%d during %d/%d (%d of %s)", run, e.Type(), e.Step, e.Attempt, step, attempt, e.Seq, h.session)
 		}

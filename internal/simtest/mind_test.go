@@ -115,8 +115,15 @@ func (m *mind) turn(req model.Request) *turn {
 	}
 	about := "?"
 	for _, msg := range req.Messages {
-		if msg.Role == model.User && len(msg.Parts) > 0 {
-			about = m.world.people.heard(msg.Parts[0].Text)
+		if msg.Role != model.User || len(msg.Parts) == 0 {
+			continue
+		}
+		switch text := msg.Parts[0].Text; {
+		case strings.HasPrefix(text, "[Earlier messages of this conversation"):
+		case strings.HasPrefix(text, "[This is an instruction of the program"):
+			about = "summary"
+		default:
+			about = m.world.people.heard(text)
 		}
 	}
 	key := fmt.Sprintf("%s/%d", about, len(req.Messages))
@@ -265,7 +272,7 @@ func (t *turn) fail(d dice) {
 	case 7:
 		b.err = &model.Error{Code: model.CodeRateLimited, Status: 429, Retryable: true, RetryAfter: 2 * time.Hour}
 	case 8:
-		b.err = &model.Error{Code: pick(d, model.CodeInvalidRequest, model.CodeUnauthorized), Status: 400}
+		b.err = &model.Error{Code: pick(d, model.CodeInvalidRequest, model.CodeUnauthorized, model.CodeContextTooLong), Status: 400}
 	}
 	t.beats = append(t.beats, b)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -61,11 +62,20 @@ func (p *people) write(id, text string) []session.Part {
 	return []session.Part{{Type: session.PartText, Text: text}}
 }
 
-// heard gives the id of the message whose text the model was sent, which must be whole.
+// shownOf is the end of a text that was too long for the model's window.
+var shownOf = regexp.MustCompile(`(?s)^(.*)\n\[\d+ more bytes are not shown\]$`)
+
+// heard gives the id of the message whose text the model was sent, which must
+// be whole, or say that it is not.
 func (p *people) heard(text string) string {
 	id, _, _ := strings.Cut(text, " ")
 	p.mu.Lock()
 	wrote := p.texts[id][text]
+	if part := shownOf.FindStringSubmatch(text); part != nil {
+		for whole := range p.texts[id] {
+			wrote = wrote || strings.HasPrefix(whole, part[1])
+		}
+	}
 	p.mu.Unlock()
 	if !wrote {
 		p.world.find("the model is sent what nobody wrote: %q", brief(text))

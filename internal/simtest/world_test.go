@@ -152,9 +152,14 @@ func (w *world) open() {
 
 func (w *world) agents() []agent.Agent {
 	limits := agent.Limits{Steps: 5, Attempts: 3, Time: w.plan.runTime, Tokens: w.plan.tokens}
+	// Some models have a window that is soon full.
+	window := agent.Context{Window: pick(roll(w.plan.seed, "context"), 0, 0, 2_048, 3_000, 8_000)}
 	return []agent.Agent{
-		{Name: "tools", Model: "sim", Instructions: "Be exact.", Tools: w.hands.set(), Limits: limits, ApprovalTimeout: w.plan.approvalTimeout},
-		{Name: "plain", Model: "sim", Limits: limits},
+		{
+			Name: "tools", Model: "sim", Instructions: "Be exact.", Tools: w.hands.set(), Limits: limits, Context: window,
+			ApprovalTimeout: w.plan.approvalTimeout,
+		},
+		{Name: "plain", Model: "sim", Limits: limits, Context: window},
 	}
 }
 

@@ -226,11 +226,20 @@ func TestErrorsInsideAStreamAreReadInEachDialect(t *testing.T) {
 		code    model.Code
 		message string
 	}{
-		`{"error":"model runner has stopped"}`:                                         {model.CodeUnavailable, "model runner has stopped"},
-		`{"error":{"code":502,"message":"Provider returned error"},"choices":[]}`:      {model.CodeUnavailable, "Provider returned error"},
-		`{"error":{"code":"429","message":"slow down"}}`:                               {model.CodeRateLimited, "slow down"},
-		`{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"bad"}}`:           {model.CodeInvalidRequest, "bad"},
-		`{"error":{"code":null,"type":"context_length_exceeded","message":"long"}}`:    {model.CodeInvalidRequest, "long"},
+		`{"error":"model runner has stopped"}`:                                      {model.CodeUnavailable, "model runner has stopped"},
+		`{"error":{"code":502,"message":"Provider returned error"},"choices":[]}`:   {model.CodeUnavailable, "Provider returned error"},
+		`{"error":{"code":"429","message":"slow down"}}`:                            {model.CodeRateLimited, "slow down"},
+		`{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"bad"}}`:        {model.CodeInvalidRequest, "bad"},
+		`{"error":{"code":null,"type":"context_length_exceeded","message":"long"}}`: {model.CodeContextTooLong, "long"},
+		`{"error":{"code":400,"message":"This model's maximum context length is 8192 tokens."}}`: {
+			model.CodeContextTooLong, "This model's maximum context length is 8192 tokens.",
+		},
+		`{"error":{"type":"invalid_request_error","message":"prompt is too long: 2 tokens > 1 maximum"}}`: {
+			model.CodeContextTooLong, "prompt is too long: 2 tokens > 1 maximum",
+		},
+		`{"error":{"type":"invalid_request_error","message":"the context of this question is unclear"}}`: {
+			model.CodeInvalidRequest, "the context of this question is unclear",
+		},
 		`{"object":"error","message":"out of memory","type":"x","code":500}`:           {model.CodeUnavailable, "out of memory"},
 		"event: error\ndata: {\"message\":\"busy\",\"type\":\"overloaded_error\"}\n\n": {model.CodeOverloaded, "busy"},
 		"event: error\ndata: not JSON\n\n":                                             {model.CodeUnavailable, "the provider reported an error"},

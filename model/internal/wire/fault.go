@@ -14,7 +14,7 @@ import (
 
 func retryable(code model.Code) bool {
 	switch code {
-	case model.CodeTooLarge, model.CodeInvalidRequest, model.CodeUnauthorized:
+	case model.CodeTooLarge, model.CodeInvalidRequest, model.CodeUnauthorized, model.CodeContextTooLong:
 		return false
 	}
 	return true
@@ -52,7 +52,11 @@ func (l *Line) status(res *http.Response, body []byte) *model.Error {
 	case res.StatusCode == http.StatusNotFound && said.message == "":
 		said.message = "there is no such path: is the base URL right?"
 	}
-	err := l.Fail(codeOf(res.StatusCode), or(said.message, http.StatusText(res.StatusCode)), nil)
+	code := codeOf(res.StatusCode)
+	if code == model.CodeInvalidRequest && said.tooLong() {
+		code = model.CodeContextTooLong
+	}
+	err := l.Fail(code, or(said.message, http.StatusText(res.StatusCode)), nil)
 	err.Status = res.StatusCode
 	err.RetryAfter = retryAfter(res.Header)
 	switch res.Header.Get("X-Should-Retry") {
@@ -87,10 +91,36 @@ func (f fault) unpaid() bool {
 	return strings.Contains(f.kind, "insufficient_quota") || strings.Contains(f.kind, "billing")
 }
 
+// tooLong tells a request that is over the model's window. Some providers have
+// a code for it, others only say so.
+func (f fault) tooLong() bool {
+	for _, word := range []string{"context_length", "exceed_context_size", "model_context_window"} {
+		if strings.Contains(f.kind, word) {
+			return true
+		}
+	}
+	said := strings.ToLower(f.message)
+	for _, words := range []string{
+		"prompt is too long", "maximum context length", "context window", "context length", "available context size", "input token count",
+	} {
+		if strings.Contains(said, words) && (strings.Contains(said, "exceed") || strings.Contains(said, "too long") || strings.Contains(said, "maximum")) {
+			return true
+		}
+	}
+	return false
+}
+
 // code sorts an error that has no HTTP status. What nobody knows may pass.
 func (f fault) code() model.Code {
 	if status, err := strconv.Atoi(f.number); err == nil && status >= 400 && status < 600 {
-		return codeOf(status)
+		code := codeOf(status)
+		if code == model.CodeInvalidRequest && f.tooLong() {
+			return model.CodeContextTooLong
+		}
+		return code
+	}
+	if f.tooLong() {
+		return model.CodeContextTooLong
 	}
 	for _, k := range faultWords {
 		for _, word := range k.words {
@@ -110,7 +140,7 @@ var faultWords = []struct {
 	{model.CodeRateLimited, []string{"rate_limit", "too_many_requests", "resource_exhausted", "throttl", "insufficient_quota", "billing"}},
 	{model.CodeOverloaded, []string{"overload", "capacity"}},
 	{model.CodeUnauthorized, []string{"authentication", "unauthorized", "permission", "forbidden", "invalid_api_key"}},
-	{model.CodeInvalidRequest, []string{"invalid", "not_found", "context_length", "too_large", "too_long", "badrequest", "bad_request", "unprocessable", "content_policy"}},
+	{model.CodeInvalidRequest, []string{"invalid", "not_found", "too_large", "too_long", "badrequest", "bad_request", "unprocessable", "content_policy"}},
 }
 
 // parseFault reads {"error": {"type", "code", "message"}} and its relatives:

@@ -198,6 +198,10 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
     });
     replaceParts(draft, e, (p) => p.type !== "step", parts);
   },
+  "context.compacted"(draft, e) {
+    const run = openRun(draft, e);
+    if (run) run.usage = sum(run.usage, e.data.usage);
+  },
   "step.completed"(draft, e) {
     const run = openRun(draft, e);
     if (run) delete run.crashes;

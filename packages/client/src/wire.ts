@@ -129,11 +129,30 @@ export type Message = {
   readonly siblings?: readonly string[];
 };
 
+/** What the model is shown for a call, in tokens, and what else it takes to tell it again. */
+type StepContext = {
+  /** What the context was estimated at. */
+  readonly tokens: number;
+  /** The same without what the provider counted before. */
+  readonly counted: number;
+  readonly window: number;
+  readonly room: number;
+  /** The seq of the `context.compacted` in force. */
+  readonly compaction?: number;
+  /** The fingerprint of the agent's model, instructions and tools. */
+  readonly agent: string;
+};
+
+/** A place on a branch: the end of a message, or of a step in it. */
+type Mark = { readonly message: string; readonly step?: number };
+
 /** One attempt at one model call. */
 export type Step = {
   readonly step: number;
   readonly attempt: number;
   readonly because?: string;
+  readonly message?: string;
+  readonly context?: StepContext;
   readonly startedAt: string;
   readonly answeredAt?: string;
   readonly completedAt?: string;
@@ -296,7 +315,19 @@ export type EventData = {
   "run.completed": { readonly usage: Usage };
   "run.failed": { readonly error: Failure; readonly usage: Usage };
   "run.cancelled": { readonly by: string; readonly reason?: string; readonly usage: Usage };
-  "step.started": OfMessage & { readonly because?: string };
+  "step.started": OfMessage & { readonly because?: string; readonly context?: StepContext };
+  "context.compacted": {
+    readonly upTo?: Mark;
+    readonly summary?: string;
+    readonly told?: Mark;
+    readonly shortened?: Mark;
+    readonly because: string;
+    readonly window?: number;
+    readonly before: number;
+    readonly after: number;
+    readonly error?: Failure;
+    readonly usage: Usage;
+  };
   "attempt.failed": OfMessage & {
     readonly error: Failure;
     readonly parts?: readonly Part[];
