@@ -64,6 +64,7 @@ type settings struct {
 	tokens     int
 	steps      int
 	toolOutput int
+	window     int // of the model, in tokens
 	heartbeat  time.Duration
 	retention  time.Duration
 	drain      time.Duration
@@ -128,6 +129,9 @@ func (s settings) yaml(provider string) string {
 	}
 	if s.approval > 0 {
 		line("    approvalTimeout: %s", s.approval)
+	}
+	if s.window > 0 {
+		line("    context:\n      window: %d", s.window)
 	}
 	line("    limits:\n      time: 10m")
 	for name, n := range map[string]int{"attempts": s.attempts, "crashes": s.crashes, "tokens": s.tokens, "steps": s.steps, "toolOutput": s.toolOutput} {

@@ -161,9 +161,12 @@ func (b *builder) makeAgent(i int) {
 	}
 	b.checkLimits(path+".limits", a.Limits)
 	b.notNegative(path+".maxTokens", a.MaxTokens)
+	if w := a.Context.Window; w != 0 && w < agent.MinWindow {
+		b.fault(path+".context.window", "a window has at least %d tokens, not %d", agent.MinWindow, w)
+	}
 	b.agents = append(b.agents, agent.Agent{
 		Name: a.Name, Description: a.Description, Model: a.Model, Instructions: a.Instructions, Tools: b.makeTools(path, a),
-		MaxTokens: a.MaxTokens, Temperature: a.Temperature, Reasoning: a.Reasoning, Limits: a.Limits,
+		MaxTokens: a.MaxTokens, Temperature: a.Temperature, Reasoning: a.Reasoning, Limits: a.Limits, Context: a.Context,
 		ApprovalTimeout: a.ApprovalTimeout,
 	})
 }

@@ -46,16 +46,17 @@ type Config struct {
 
 // AgentConfig defines an agent.
 type AgentConfig struct {
-	Name         string       `yaml:"name"`
-	Description  string       `yaml:"description"`
-	Model        string       `yaml:"model"` // "provider/name"
-	Instructions string       `yaml:"instructions"`
-	Tools        []ToolConfig `yaml:"tools"`
-	MCP          []string     `yaml:"mcp"` // the servers whose tools it has
-	MaxTokens    int          `yaml:"maxTokens"`
-	Temperature  *float64     `yaml:"temperature"`
-	Reasoning    string       `yaml:"reasoning"`
-	Limits       agent.Limits `yaml:"limits"`
+	Name         string        `yaml:"name"`
+	Description  string        `yaml:"description"`
+	Model        string        `yaml:"model"` // "provider/name"
+	Instructions string        `yaml:"instructions"`
+	Tools        []ToolConfig  `yaml:"tools"`
+	MCP          []string      `yaml:"mcp"` // the servers whose tools it has
+	MaxTokens    int           `yaml:"maxTokens"`
+	Temperature  *float64      `yaml:"temperature"`
+	Reasoning    string        `yaml:"reasoning"`
+	Limits       agent.Limits  `yaml:"limits"`
+	Context      agent.Context `yaml:"context"`
 	// ApprovalTimeout ends an approval that nobody decided. Default: never.
 	ApprovalTimeout time.Duration `yaml:"approvalTimeout"`
 }

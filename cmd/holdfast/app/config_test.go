@@ -164,6 +164,10 @@ func TestAMistakeIsToldWithItsLine(t *testing.T) {
 		"a negative limit": {
 			"agents:\n  - name: a\n    model: demo/demo\n    limits:\n      steps: -1\n", []string{"yaml:5: agents[0].limits.steps: -1 is negative"},
 		},
+		"a window that holds nothing": {
+			"agents:\n  - name: a\n    model: demo/demo\n    context:\n      window: 100\n",
+			[]string{"yaml:5: agents[0].context.window: a window has at least 2048 tokens, not 100"},
+		},
 		"a reasoning that does not exist": {
 			"agents:\n  - name: a\n    model: demo/demo\n    reasoning: hard\n", []string{"yaml:4: agents[0].reasoning: ", "low, medium or high"},
 		},

@@ -55,6 +55,15 @@ func happened(e session.Event, calls map[string]string) string {
 		return fmt.Sprintf("  attempt %d failed%s%s", e.Attempt, failure(&d.Error), until(d.RetryAt))
 	case session.ModelCompleted:
 		return fmt.Sprintf("  answered (%s, %d tokens)", d.Finish, d.Usage.OutputTokens)
+	case session.ContextCompacted:
+		how := "older results were shortened"
+		switch {
+		case d.Error != nil:
+			how = "earlier messages were left out without a summary" + failure(d.Error)
+		case d.Usage != (session.Usage{}):
+			how = "earlier messages were summarised"
+		}
+		return fmt.Sprintf("the context was compacted, from %d tokens to %d: %s", d.Before, d.After, how)
 	case session.ToolCalled:
 		calls[d.Call] = d.Name
 		return fmt.Sprintf("  %s called: %s", d.Name, cell(string(d.Arguments)+d.RawArguments, 100))
