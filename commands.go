@@ -152,8 +152,11 @@ func (r *Runtime) UpdateSession(ctx context.Context, p Principal, id string, u s
 // newestBelow follows the newest answer from a message down to a leaf.
 func newestBelow(s *session.State, id string) string {
 	newest := make(map[string]string, len(s.Messages))
+	aside := s.Aside(s.Message(id))
 	for _, m := range s.Messages { // oldest first: the newest child stays
-		newest[m.Parent] = m.ID
+		if s.Aside(m) == aside {
+			newest[m.Parent] = m.ID
+		}
 	}
 	for newest[id] != "" {
 		id = newest[id]

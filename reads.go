@@ -29,6 +29,8 @@ type Snapshot struct {
 	// Below are the messages that follow Head on other branches, by role, oldest
 	// first: the siblings of what will be said next.
 	Below map[session.Role][]string `json:"below,omitempty"`
+	// Aside are what open background runs were asked and write: no branch shows it.
+	Aside []session.Message `json:"aside,omitempty"`
 	// Runs are those that are not terminal, and those of Messages, oldest first, without steps.
 	Runs      []session.Run       `json:"runs"`
 	Approvals []session.Approval  `json:"approvals"`
@@ -42,7 +44,7 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 	}
 	window = min(window, 500)
 	snap := Snapshot{Runs: []session.Run{}, Approvals: []session.Approval{}, Inbox: []session.InboxItem{}}
-	var shown branch
+	var shown, aside branch
 	err := r.view(ctx, p, id, func(s *session.State) error {
 		snap.Session, snap.Seq, snap.Head = sessionOf(s), s.Seq, s.Head
 		shown, snap.HasMore = branchOf(s, s.Head, window)
@@ -61,6 +63,7 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 				snap.Runs = append(snap.Runs, cloneRun(run))
 			}
 		}
+		aside = asideOf(s)
 		for _, a := range s.Approvals {
 			if a.Status == session.StatusPending {
 				snap.Approvals = append(snap.Approvals, *a)
@@ -74,7 +77,12 @@ func (r *Runtime) Snapshot(ctx context.Context, p Principal, id string, window i
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snap.Messages, err = r.bodies(ctx, id, shown)
+	if snap.Messages, err = r.bodies(ctx, id, shown); err != nil {
+		return snap, err
+	}
+	if len(aside.path) > 0 {
+		snap.Aside, err = r.bodies(ctx, id, aside)
+	}
 	return snap, err
 }
 
@@ -114,6 +122,9 @@ func branchOf(s *session.State, leaf string, limit int) (b branch, more bool) {
 	}
 	// Only these places: a session may have very many messages.
 	for _, other := range s.Messages {
+		if s.Aside(other) {
+			continue
+		}
 		place := session.Place{Parent: other.Parent, Role: other.Role}
 		if ids, ok := b.places[place]; ok {
 			b.places[place] = append(ids, other.ID)
@@ -121,11 +132,35 @@ func branchOf(s *session.State, leaf string, limit int) (b branch, more bool) {
 	}
 	for _, id := range b.path {
 		one := s.Message(id)
+		if s.Aside(one) {
+			continue
+		}
 		if ids := b.places[session.Place{Parent: one.Parent, Role: one.Role}]; len(ids) > 1 {
 			b.siblings[id] = ids
 		}
 	}
 	return b, m != nil
+}
+
+// asideOf gives what open background runs were asked and write, as it is at one seq.
+func asideOf(s *session.State) branch {
+	b := branch{live: map[string]session.Message{}}
+	for _, run := range s.Runs {
+		if !run.Background || run.Status.Terminal() {
+			continue
+		}
+		for _, id := range []string{run.Input, run.Message} {
+			m := s.Message(id)
+			if m == nil || slices.Contains(b.path, id) {
+				continue
+			}
+			b.path = append(b.path, id)
+			if m.Status == session.MessageStreaming {
+				b.live[id] = cloneMessage(m)
+			}
+		}
+	}
+	return b
 }
 
 // bodies gives the messages of a branch with their parts.

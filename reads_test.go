@@ -23,6 +23,7 @@ import (
 type tree struct {
 	ids    []string
 	parent map[string]string
+	aside  map[string]bool // of background runs
 }
 
 func (tr *tree) add(id, parent string) {
@@ -39,11 +40,11 @@ func (tr *tree) path(id string) []string {
 	return path
 }
 
-// children are the messages that follow id, oldest first.
-func (tr *tree) children(id string) []string {
+// children are the messages that follow id, oldest first: those of background runs, or the others.
+func (tr *tree) children(id string, aside bool) []string {
 	var all []string
 	for _, c := range tr.ids {
-		if tr.parent[c] == id {
+		if tr.parent[c] == id && tr.aside[c] == aside {
 			all = append(all, c)
 		}
 	}
@@ -71,7 +72,7 @@ func TestPagesAndWindowsOfAnyTreeJoinWithoutAHole(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer runtime.Close()
-		tr := &tree{parent: map[string]string{}}
+		tr := &tree{parent: map[string]string{}, aside: map[string]bool{}}
 		head := ""
 		for i := range rapid.IntRange(1, 30).Draw(rt, "messages") {
 			m := says(fmt.Sprintf("msg_%d", i), "x")
@@ -90,6 +91,7 @@ func TestPagesAndWindowsOfAnyTreeJoinWithoutAHole(t *testing.T) {
 				rt.Fatal(err)
 			}
 			tr.add(m.ID, parent)
+			tr.aside[m.ID] = m.Background
 			if !m.Background {
 				head = m.ID
 			}
@@ -98,8 +100,8 @@ func TestPagesAndWindowsOfAnyTreeJoinWithoutAHole(t *testing.T) {
 				if _, err := runtime.UpdateSession(t.Context(), holdfast.Local, "ses", session.Update{Head: &to}); err != nil {
 					rt.Fatal(err)
 				}
-				for head = to; len(tr.children(head)) > 0; {
-					below := tr.children(head)
+				for head = to; len(tr.children(head, tr.aside[to])) > 0; {
+					below := tr.children(head, tr.aside[to])
 					head = below[len(below)-1]
 				}
 			}
@@ -114,7 +116,7 @@ func TestPagesAndWindowsOfAnyTreeJoinWithoutAHole(t *testing.T) {
 		if snap.Head != head || !slices.Equal(ids(snap.Messages), shown) || snap.HasMore != (len(shown) < len(whole)) {
 			rt.Fatalf("the window of %d is %v (more: %v) with the head %s, not the end of %v", window, ids(snap.Messages), snap.HasMore, snap.Head, whole)
 		}
-		if below := tr.children(head); head != "" && !slices.Equal(snap.Below[session.RoleUser], below) {
+		if below := tr.children(head, false); head != "" && !slices.Equal(snap.Below[session.RoleUser], below) {
 			rt.Fatalf("below %s are %v, not %v", head, snap.Below, below)
 		}
 		from := rapid.SampledFrom(append([]string{""}, tr.ids...)).Draw(rt, "from")
@@ -140,8 +142,8 @@ func TestPagesAndWindowsOfAnyTreeJoinWithoutAHole(t *testing.T) {
 			rt.Fatalf("the pages before %q are %v, not %v", from, ids(paged), want)
 		}
 		for _, m := range slices.Concat(paged, snap.Messages) {
-			siblings := tr.children(tr.parent[m.ID])
-			if len(siblings) < 2 {
+			siblings := tr.children(tr.parent[m.ID], false)
+			if len(siblings) < 2 || tr.aside[m.ID] {
 				siblings = nil
 			}
 			if m.Text() != "x" || !slices.Equal(m.Siblings, siblings) {

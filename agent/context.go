@@ -132,10 +132,10 @@ func (a Agent) compose(v View) *composition {
 	for i := range v.Branch {
 		m := &v.Branch[i]
 		c.places[m.ID] = i
-		switch m.Role {
-		case session.RoleUser:
+		switch {
+		case m.Role == session.RoleUser, m.Background != nil: // this conversation's model did not say the latter
 			c.add(piece{mark: session.Mark{Message: m.ID}, user: m})
-		case session.RoleAssistant:
+		case m.Role == session.RoleAssistant:
 			before := 0
 			if m.ID == v.Message {
 				before = v.Step

@@ -104,6 +104,12 @@ func TestNoBranchMakesAHistoryThatAStrictProviderRefuses(t *testing.T) {
 					m.Parts = append(m.Parts, assistantPart(t, step, &calls))
 				}
 			}
+			if rapid.IntRange(0, 4).Draw(t, "from the background") == 0 {
+				m.Background = &session.Background{Run: "r", Title: "look"}
+				if rapid.Bool().Draw(t, "failed") {
+					m.Background.Error = &session.Failure{Message: "no"}
+				}
+			}
 			branch = append(branch, m)
 		}
 		last := branch[len(branch)-1]

@@ -71,10 +71,29 @@ func (t telling) user(m *session.Message) model.Message {
 			}
 		}
 	}
+	if m.Background != nil {
+		out.Parts = t.result(m.Background, out.Parts)
+	}
 	if len(out.Parts) == 0 {
 		out.Parts = []model.Part{{Kind: model.TextPart, Text: "(empty message)"}}
 	}
 	return out
+}
+
+// result tells how a background run ended, and what it said.
+func (t telling) result(b *session.Background, said []model.Part) []model.Part {
+	about := "a background run"
+	if b.Title != "" {
+		about += fmt.Sprintf(" (%q)", b.Title)
+	}
+	note := fmt.Sprintf("[The result of %s follows.]", about)
+	switch {
+	case b.Error != nil:
+		note, said = fmt.Sprintf("[%s failed: %s]", about, b.Error.Message), nil
+	case len(said) == 0:
+		note = fmt.Sprintf("[%s ended without a word.]", about)
+	}
+	return append([]model.Part{{Kind: model.TextPart, Text: cut(note, t.text)}}, said...)
 }
 
 // filePart is a file as the model sees it. Not every provider reads the content

@@ -139,7 +139,7 @@ func view(s *session.State, known map[session.Place][]string) holdfast.Snapshot 
 	shown := map[string]bool{}
 	for _, id := range s.Path(s.Head) {
 		m := *s.Message(id)
-		if ids := siblings[session.Place{Parent: m.Parent, Role: m.Role}]; len(ids) > 1 {
+		if ids := siblings[session.Place{Parent: m.Parent, Role: m.Role}]; len(ids) > 1 && !s.Aside(&m) {
 			m.Siblings = ids
 		}
 		shown[m.Run] = true
@@ -160,6 +160,14 @@ func view(s *session.State, known map[session.Place][]string) holdfast.Snapshot 
 			r := *run
 			r.Steps = nil
 			snap.Runs = append(snap.Runs, r)
+		}
+	}
+	for _, run := range s.Runs {
+		for _, id := range []string{run.Input, run.Message} {
+			same := func(m session.Message) bool { return m.ID == id }
+			if m := s.Message(id); m != nil && run.Background && !run.Status.Terminal() && !slices.ContainsFunc(snap.Aside, same) {
+				snap.Aside = append(snap.Aside, *m)
+			}
 		}
 	}
 	for _, a := range s.Approvals {

@@ -157,14 +157,26 @@ func background(s *script) {
 	s.step("run_1", "")
 	s.stream("run_1", 0, "Working")
 	s.submit("2", "Look something up meanwhile.", func(c *session.Submit) { c.Background = true })
-	s.mark()
 	s.claim("run_2", "wrk_b")
+	s.step("run_2", "")
+	s.stream("run_2", 0, "Look")
 	s.mark()
-	s.answer("run_2", "I have it.")
+	s.stream("run_2", 0, "ed")
+	s.submit("3", "And then?")
+	s.says("run_2", "stop", text("Looked up.")...)
+	s.carry("run_2", session.StepCompleted{})
+	s.end("run_2", session.RunCompleted{Usage: s.run("run_2").Usage}) // what it said waits for the first run's end
 	s.mark()
 	s.says("run_1", "stop", text("Working is done.")...)
 	s.carry("run_1", session.StepCompleted{})
 	s.end("run_1", session.RunCompleted{Usage: s.run("run_1").Usage})
+	s.mark()
+	s.claim("run_3", "wrk_a")
+	s.answer("run_3", "Then this.")
+	s.submit("4", "Once more, in vain.", func(c *session.Submit) { c.Background = true })
+	s.claim("run_4", "wrk_b")
+	s.step("run_4", "")
+	s.end("run_4", session.RunFailed{Error: session.Failure{Code: "unauthorized", Message: "the key is not valid"}})
 }
 
 func sessionAlone(s *script) {

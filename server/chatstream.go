@@ -125,7 +125,11 @@ func (s *Server) streamOfChat(r *http.Request, p holdfast.Principal, index bool,
 		run := state.Active()
 		over := run == nil
 		if over {
-			if head := state.Message(state.Head); head != nil && head.Role == session.RoleAssistant {
+			head := state.Message(state.Head)
+			for head != nil && head.Background != nil { // what a background run has told since
+				head = state.Message(head.Parent)
+			}
+			if head != nil && head.Role == session.RoleAssistant {
 				run = state.Run(head.Run)
 			}
 		} else {

@@ -16,6 +16,7 @@ type audit struct {
 	messages  map[string]*auditedMessage
 	waiting   map[string]bool // messages in the inbox
 	settled   map[string]bool // messages that were removed from it
+	held      []string        // results that wait for the active run to end
 	due       string          // the message whose message.created has to come next
 }
 
@@ -24,6 +25,8 @@ type auditedRun struct {
 	fence                  int64
 	step, attempt          int
 	input                  string
+	background             bool
+	told                   bool // its result
 }
 
 type auditedCall struct {
@@ -85,7 +88,7 @@ func (a *audit) rule(e session.Event) error {
 		if run != nil {
 			return fmt.Errorf("it was queued before")
 		}
-		a.runs[e.Run] = &auditedRun{input: d.Input, step: max(d.FromStep-1, 0)}
+		a.runs[e.Run] = &auditedRun{background: d.Background, input: d.Input, step: max(d.FromStep-1, 0)}
 	case session.RunStarted:
 		return run.claimed(d.Fence)
 	case session.RunResumed:
@@ -101,7 +104,13 @@ func (a *audit) rule(e session.Event) error {
 		if run.cancelRequested {
 			return fmt.Errorf("it waits while it is to be cancelled")
 		}
-	case session.RunCompleted, session.RunFailed, session.RunCancelled:
+	case session.RunCompleted:
+		a.hold(d.Result)
+		return a.ends(e.Run)
+	case session.RunFailed:
+		a.hold(d.Result)
+		return a.ends(e.Run)
+	case session.RunCancelled:
 		return a.ends(e.Run)
 	case session.StepStarted:
 		return run.stepStarted(e)
@@ -136,6 +145,31 @@ func (r *auditedRun) stepStarted(e session.Event) error {
 		return fmt.Errorf("step %d attempt %d after step %d attempt %d", e.Step, e.Attempt, r.step, r.attempt)
 	}
 	r.step, r.attempt = e.Step, e.Attempt
+	return nil
+}
+
+func (a *audit) hold(result *session.Message) {
+	if result != nil {
+		a.held = append(a.held, result.ID)
+	}
+}
+
+// tells checks that a result is told once, in its turn, when its run has ended.
+func (a *audit) tells(e session.Event, m session.Message) error {
+	if m.Background == nil {
+		return nil
+	}
+	run := a.runs[m.Background.Run]
+	switch {
+	case e.Run != "" || m.Run != "":
+		return fmt.Errorf("a result is no part of a run")
+	case run == nil || !run.background || !run.ended || run.told:
+		return fmt.Errorf("it tells of the run %s", m.Background.Run)
+	case len(a.held) > 0 && a.held[0] != m.ID:
+		return fmt.Errorf("the result %s waits longer", a.held[0])
+	}
+	run.told = true
+	a.held = a.held[min(1, len(a.held)):]
 	return nil
 }
 
@@ -178,7 +212,8 @@ func (a *audit) messageRule(e session.Event) error {
 		if m.Parent != "" && a.messages[m.Parent] == nil {
 			return fmt.Errorf("its parent %s does not exist", m.Parent)
 		}
-		a.messages[m.ID] = &auditedMessage{run: m.Run, role: m.Role, open: m.Role == session.RoleAssistant}
+		a.messages[m.ID] = &auditedMessage{run: m.Run, role: m.Role, open: m.Role == session.RoleAssistant && m.Background == nil}
+		return a.tells(e, m)
 	case session.MessageCompleted:
 		return end(d.Message)
 	case session.MessageInterrupted:

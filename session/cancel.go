@@ -117,6 +117,9 @@ func (s *State) end(run *Run, terminal Data, inbox []*InboxItem) []Event {
 			break
 		}
 	}
+	if run.Background {
+		return append(events, s.endAside(run, terminal)...)
+	}
 	events = append(events, Event{Run: run.ID, Data: terminal})
 	return append(events, s.next(run, inbox)...)
 }

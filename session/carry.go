@@ -60,7 +60,7 @@ func Carry(runID string, fence int64, write func(s *State, run *Run) ([]Event, e
 		}
 		for i := range events {
 			e := &events[i]
-			if e.Run == "" {
+			if e.Run == "" && !tells(e.Data) {
 				e.Run = run.ID
 			}
 			switch e.Data.(type) {
@@ -72,6 +72,12 @@ func Carry(runID string, fence int64, write func(s *State, run *Run) ([]Event, e
 		}
 		return events, nil
 	}
+}
+
+// tells says that an event tells the conversation the result of a background run: it is no part of any run.
+func tells(d Data) bool {
+	m, ok := d.(MessageCreated)
+	return ok && m.Message.Background != nil
 }
 
 // Reconcile takes a run away from a worker that is gone or leaving.

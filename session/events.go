@@ -82,7 +82,9 @@ type RunQueued struct {
 	Input      string `json:"input"`   // the user message it answers
 	Message    string `json:"message"` // the assistant message it will write
 	Background bool   `json:"background,omitempty"`
-	RetryOf    string `json:"retryOf,omitempty"`
+	// Title is the beginning of what a background run was asked.
+	Title   string `json:"title,omitempty"`
+	RetryOf string `json:"retryOf,omitempty"`
 	// FromStep is the step it goes on with, if it does not begin anew.
 	FromStep    int    `json:"fromStep,omitempty"`
 	ParentRunID string `json:"parentRunId,omitempty"`
@@ -128,12 +130,15 @@ type RunReconciled struct {
 // RunCompleted ends a run that did what it was asked.
 type RunCompleted struct {
 	Usage Usage `json:"usage"`
+	// Result is what a background run has to tell when the active run ends: its message.created follows then.
+	Result *Message `json:"result,omitempty"`
 }
 
 // RunFailed ends a run that cannot go on.
 type RunFailed struct {
-	Error Failure `json:"error"`
-	Usage Usage   `json:"usage"`
+	Error  Failure  `json:"error"`
+	Usage  Usage    `json:"usage"`
+	Result *Message `json:"result,omitempty"` // as that of [RunCompleted]
 }
 
 // RunCancelled ends a run that was cancelled.

@@ -79,6 +79,7 @@ func (s *State) addMessage(e Event, d MessageCreated) {
 	}
 	s.Messages = append(s.Messages, &m)
 	s.messages[m.ID] = &m
+	s.Results = slices.DeleteFunc(s.Results, func(told *Message) bool { return told.ID == m.ID })
 	if m.Role == RoleUser {
 		s.Submissions[m.ID] = Submission{Digest: d.Digest, Run: m.Run}
 	}
@@ -192,7 +193,7 @@ func (s *State) addRun(e Event, d RunQueued) {
 	}
 	run := &Run{
 		ID: e.Run, Session: s.ID, Status: Queued, Agent: d.Agent, Input: d.Input, Message: d.Message,
-		Background: d.Background, RetryOf: d.RetryOf, FromStep: d.FromStep, ParentRunID: d.ParentRunID, QueuedAt: e.At,
+		Background: d.Background, Title: d.Title, RetryOf: d.RetryOf, FromStep: d.FromStep, ParentRunID: d.ParentRunID, QueuedAt: e.At,
 	}
 	s.Runs = append(s.Runs, run)
 	s.runs[run.ID] = run
@@ -401,10 +402,12 @@ func (s *State) applyRun(e Event) {
 		s.reconcile(run, d, at)
 	case RunCompleted:
 		run.Usage = d.Usage
+		s.hold(d.Result)
 		s.endRun(run, Completed, at)
 	case RunFailed:
 		f := d.Error
 		run.Usage, run.Error = d.Usage, &f
+		s.hold(d.Result)
 		s.endRun(run, Failed, at)
 	case RunCancelled:
 		run.Usage = d.Usage

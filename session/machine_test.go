@@ -411,6 +411,8 @@ func (w *world) holds() {
 		w.rt.Fatalf("%v is in the foreground and %+v active", foreground, active)
 	case active == nil && len(s.Inbox) > 0:
 		w.rt.Fatalf("%d messages wait and nothing is active", len(s.Inbox))
+	case active == nil && len(s.Results) > 0:
+		w.rt.Fatalf("%d results wait and nothing is active", len(s.Results))
 	}
 	for _, item := range s.Inbox {
 		if item.Mode == session.Steer && item.Run != active.ID {
@@ -557,6 +559,12 @@ func (w *world) settles() {
 			w.rt.Fatalf("the run %s answers %s and %s", run.ID, other, id)
 		}
 		answers[run.ID] = id
+	}
+	for _, r := range s.Runs {
+		told := s.Message(session.ResultID(r.Message)) != nil
+		if told != (r.Background && r.Status != session.Cancelled) {
+			w.rt.Fatalf("the run %s (background: %v) is %s, and its result was told: %v", r.ID, r.Background, r.Status, told)
+		}
 	}
 	for _, m := range s.Messages {
 		if m.Status == session.MessageStreaming {

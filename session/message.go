@@ -37,6 +37,8 @@ type Message struct {
 	Reason string `json:"reason,omitempty"`
 	// Run answers a user message, or wrote an assistant message.
 	Run string `json:"run,omitempty"`
+	// Background says that this tells how a background run ended: nobody said it in this conversation.
+	Background *Background `json:"background,omitempty"`
 	// Seq is the event that created it.
 	Seq       int64     `json:"seq,omitempty"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`

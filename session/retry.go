@@ -81,7 +81,7 @@ func (c Retry) Decide(s *State) ([]Event, error) {
 	return []Event{
 		{Run: c.ID, Data: RunQueued{
 			Agent: old.Agent, Input: input, Message: c.Output, Background: old.Background, RetryOf: old.ID,
-			FromStep: c.Done.Next, ParentRunID: old.ParentRunID,
+			FromStep: c.Done.Next, Title: old.Title, ParentRunID: old.ParentRunID,
 		}},
 		{Run: c.ID, Data: MessageCreated{Message: answerOf(c.ID, c.Output, input, c.Done.Parts)}},
 	}, nil

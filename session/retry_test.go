@@ -192,5 +192,5 @@ func TestABackgroundRunIsRetriedInTheBackground(t *testing.T) {
 	if run := h.run("r_again"); !run.Background {
 		t.Error("the retry came to the foreground")
 	}
-	h.wantBranch("m1", "o_m1", "m2", "o_m2", "m3")
+	h.wantBranch("m1", "o_m1", "m2", "o_m2", "o_aside_result", "m3")
 }

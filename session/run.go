@@ -49,7 +49,9 @@ type Run struct {
 	Input      string `json:"input"`   // the user message it answers
 	Message    string `json:"message"` // the assistant message it writes now
 	Background bool   `json:"background,omitempty"`
-	RetryOf    string `json:"retryOf,omitempty"`
+	// Title is the beginning of what a background run was asked.
+	Title   string `json:"title,omitempty"`
+	RetryOf string `json:"retryOf,omitempty"`
 	// FromStep is the step that a retry goes on with: its message begins with the steps before. 0: it began anew.
 	FromStep    int    `json:"fromStep,omitempty"`
 	ParentRunID string `json:"parentRunId,omitempty"`

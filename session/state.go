@@ -33,6 +33,8 @@ type State struct {
 	Approvals []*Approval `json:"approvals,omitempty"`
 	// Inbox are the waiting messages in the order in which they will be delivered.
 	Inbox []*InboxItem `json:"inbox,omitempty"`
+	// Results are what background runs have to say when the active run has ended, in that order.
+	Results []*Message `json:"results,omitempty"`
 	// Submissions remember each accepted message id.
 	Submissions map[string]Submission `json:"submissions,omitempty"`
 	// Compactions are all compactions of the context, oldest first.
@@ -195,10 +197,13 @@ type Place struct {
 	Role   Role
 }
 
-// SiblingIndex gives the ids of the messages in each place, oldest first.
+// SiblingIndex gives the ids of the messages in each place, oldest first. What is [State.Aside] is in none.
 func (s *State) SiblingIndex() map[Place][]string {
 	index := make(map[Place][]string, len(s.Messages))
 	for _, m := range s.Messages {
+		if s.Aside(m) {
+			continue
+		}
 		place := Place{Parent: m.Parent, Role: m.Role}
 		index[place] = append(index[place], m.ID)
 	}

@@ -86,9 +86,20 @@ func (c *Submit) Decide(s *State) ([]Event, error) {
 		}})
 	}
 	c.Accepted = c.Run
-	queued := Event{Run: c.Run, Data: RunQueued{Agent: agent, Input: c.ID, Message: c.Output, Background: c.Background}}
+	accepted := RunQueued{Agent: agent, Input: c.ID, Message: c.Output, Background: c.Background}
+	if c.Background {
+		accepted.Title = titleOf(c.Parts)
+	}
+	queued := Event{Run: c.Run, Data: accepted}
 	active := s.Active()
-	if active == nil || c.Background {
+	if c.Background {
+		parent := s.asideParent()
+		if c.Parent != nil {
+			parent = *c.Parent
+		}
+		return append(events, queued, s.deliver(c.message(parent), digest)), nil
+	}
+	if active == nil {
 		return append(events, queued, s.deliver(c.message(s.parent(c.Parent)), digest)), nil
 	}
 	return c.queue(s, active, queued, digest, events)
@@ -96,7 +107,9 @@ func (c *Submit) Decide(s *State) ([]Event, error) {
 
 // reserved says that an answer that is still to come has this id.
 func (s *State) reserved(message string) bool {
-	return slices.ContainsFunc(s.Runs, func(r *Run) bool { return r.Message == message }) ||
+	return slices.ContainsFunc(s.Runs, func(r *Run) bool {
+		return r.Message == message || r.Background && ResultID(r.Message) == message
+	}) ||
 		slices.ContainsFunc(s.Inbox, func(item *InboxItem) bool { return item.Output == message })
 }
 
@@ -195,12 +208,9 @@ func titleOf(parts []Part) string {
 }
 
 // next are the events that follow the end of a run: steers that it never heard
-// become runs of their own, and the first waiting message is delivered.
+// become runs of their own, what background runs have to say is told, and the first waiting message is delivered.
 // inbox is the inbox as it will be when the run has ended.
 func (s *State) next(ended *Run, inbox []*InboxItem) []Event {
-	if ended.Background || len(inbox) == 0 {
-		return nil
-	}
 	var events []Event
 	for _, item := range inbox {
 		if item.Mode == Steer && item.Run == ended.ID {
@@ -213,6 +223,11 @@ func (s *State) next(ended *Run, inbox []*InboxItem) []Event {
 	if active := s.Active(); active != nil && active.ID != ended.ID {
 		return events
 	}
+	more, head := tell(s.Results, s.Head)
+	events = append(events, more...)
+	if len(inbox) == 0 {
+		return events
+	}
 	item := inbox[0]
 	m := item.Message
 	m.Run = item.Run
@@ -223,7 +238,7 @@ func (s *State) next(ended *Run, inbox []*InboxItem) []Event {
 	case rootParent:
 		m.Parent = ""
 	case "":
-		m.Parent = s.Head
+		m.Parent = head
 	}
 	return append(events,
 		Event{Run: m.Run, Data: InboxDelivered{ID: m.ID, Run: m.Run}},

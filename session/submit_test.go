@@ -254,28 +254,6 @@ func TestAMessageGoesWhereItsParentSays(t *testing.T) {
 	}
 }
 
-func TestABackgroundRunGoesBesideTheOthersAndLeavesTheHead(t *testing.T) {
-	h := newHistory(t)
-	h.submit("m1")
-	h.claim("r_m1")
-	h.submit("m2", background)
-	h.wantInbox()
-	h.wantBranch("m1", "o_m1")
-	if active := h.state.Active(); active.ID != "r_m1" {
-		t.Errorf("the run %s is active", active.ID)
-	}
-	h.claim("r_m2")
-	h.submit("m3")
-	h.answer("r_m2", "aside")
-	h.wantInbox("m3") // a background run that ends gives no turn
-	h.answer("r_m1", "one")
-	h.wantInbox()
-	h.wantBranch("m1", "o_m1", "m3")
-	if m := h.message("o_m2"); m.Text() != "aside" || m.Parent != "m2" {
-		t.Errorf("the background run said %s", asJSON(t, m))
-	}
-}
-
 func TestTheInboxIsBounded(t *testing.T) {
 	h := newHistory(t)
 	h.submit("m0")

@@ -122,6 +122,7 @@ func (m *mind) turn(req model.Request) *turn {
 		case strings.HasPrefix(text, "[Earlier messages of this conversation"):
 		case strings.HasPrefix(text, "[This is an instruction of the program"):
 			about = "summary"
+		case strings.Contains(text, "a background run ("):
 		default:
 			about = m.world.people.heard(text)
 		}

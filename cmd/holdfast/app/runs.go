@@ -65,6 +65,9 @@ func state(run session.Run) string {
 	case run.CancelRequestedAt != nil && !run.Status.Terminal():
 		text += ", cancelling"
 	}
+	if run.Background {
+		text += ", in the background"
+	}
 	return text
 }
 

@@ -78,11 +78,11 @@ func (m mirror) next() *session.Run {
 	return nil
 }
 
-// lastAnswer is the last message of the assistant on the active branch, or nil.
+// lastAnswer is the last message of the assistant on the active branch, or nil. What a background run said is no answer here.
 func (m mirror) lastAnswer() *session.Message {
 	path := m.Path(m.Head)
 	for _, id := range slices.Backward(path) {
-		if msg := m.Message(id); msg != nil && msg.Role == session.RoleAssistant {
+		if msg := m.Message(id); msg != nil && msg.Role == session.RoleAssistant && msg.Background == nil {
 			return msg
 		}
 	}

@@ -67,7 +67,9 @@ func (t *teller) tell(e session.Event) {
 	}
 	switch d := e.Data.(type) {
 	case session.MessageCreated:
-		if d.Message.Role == session.RoleUser && t.live() && !t.mine[d.Message.ID] && t.mirror.foreground(d.Message.Run) {
+		if b := d.Message.Background; b != nil && t.live() {
+			t.fromBackground(&d.Message)
+		} else if d.Message.Role == session.RoleUser && t.live() && !t.mine[d.Message.ID] && t.mirror.foreground(d.Message.Run) {
 			t.said(&d.Message)
 		}
 	case session.StepStarted:
@@ -107,6 +109,21 @@ func (t *teller) unfinished(d session.MessageInterrupted) []session.Part {
 		}
 	}
 	return parts
+}
+
+// fromBackground shows how a background run ended.
+func (t *teller) fromBackground(m *session.Message) {
+	t.notes.FreshLine()
+	t.notes.Unmark()
+	about := oneLine(cmp.Or(m.Background.Title, m.Background.Run), 80)
+	if cause := m.Background.Error; cause != nil {
+		t.note(red, "from the background (%s): failed: %s (%s)", about, oneLine(cause.Message, 1000), cause.Code)
+		return
+	}
+	t.note(dim, "from the background (%s):", about)
+	for _, text := range strings.Split(strings.TrimRight(spoken(m), "\n"), "\n") {
+		t.notes.Line(plain, text)
+	}
 }
 
 // said shows a person's message.

@@ -57,7 +57,7 @@ function isWaiting(part: Part): boolean {
 }
 
 function answers(views: readonly SessionView[]): readonly Message[] {
-  return views.at(-1)?.messages.filter(({ role }) => role === "assistant") ?? [];
+  return views.at(-1)?.messages.filter(({ role, background }) => role === "assistant" && !background) ?? [];
 }
 
 /** What the server's adapter tells of a conversation. */

@@ -69,16 +69,17 @@ export class Draft {
   }
 
   /**
-   * Adds a message. As the head it ends the shown branch. One whose parent or
-   * whose siblings are not known can only be noted.
+   * Adds a message, which ends the shown branch. One whose parent or whose
+   * siblings are not known can only be noted. What a background run was asked or
+   * writes is on no branch.
    */
-  addMessage(message: Message, head: boolean): void {
+  addMessage(message: Message, isAside = false): void {
     const key = place(message.parent, message.role);
-    const siblings = this.#state.places.get(key);
+    const siblings = isAside ? [] : this.#state.places.get(key);
     // A page of earlier messages may have told of it already.
     const ids = [...(siblings ?? []).filter((id) => id !== message.id), message.id];
-    if (siblings) this.#state.places = this.#mine(this.#state.places).set(key, ids);
-    if (siblings && (!message.parent || this.knows(message.parent))) this.#hang(message, head);
+    if (siblings && !isAside) this.#state.places = this.#mine(this.#state.places).set(key, ids);
+    if (siblings && (isAside || !message.parent || this.knows(message.parent))) this.#hang(message, isAside);
     else this.#state.lost = true;
     if (ids.length > 1) for (const id of ids) this.#sibling(id, ids);
   }
@@ -116,6 +117,10 @@ export class Draft {
     const moved = messages.length !== shown.messages.length || shown.head !== before.shown.head;
     shown.messages = messages;
     if (moved || runs !== before.runs) shown.runs = same(shown.runs, shownRuns(runs, messages));
+    const open = shown.runs.filter((run) => run.background && !isTerminal(run));
+    const ids = new Set(open.flatMap((run) => [run.input, run.message]));
+    const aside = [...ids].flatMap((id) => this.#find(id) ?? []);
+    shown.aside = aside[0] && same(shown.aside ?? [], aside);
     // Without a fact nothing else has changed.
     if (shown.session.seq === before.shown.session.seq) shown.session = before.shown.session;
     else this.#conclude(places);
@@ -137,18 +142,16 @@ export class Draft {
     shown.approvals = same(this.#before.shown.approvals, approvals);
     shown.inbox = same(this.#before.shown.inbox, inbox);
     shown.hasMore = goesOn(shown.messages);
-    const next = below(places, shown.head);
-    if (next) shown.below = next;
-    else delete shown.below;
+    shown.below = below(places, shown.head);
   }
 
-  #hang(message: Message, head: boolean): void {
+  #hang(message: Message, isAside: boolean): void {
     const places = this.#mine(this.#state.places);
     for (const behind of placesBehind(message.id)) places.set(behind, []);
     this.#state.places = places;
     const m = this.#mine(message);
     this.#ids?.add(m.id);
-    if (head && message.parent === this.shown.head) {
+    if (!isAside && message.parent === this.shown.head) {
       const messages = this.#mine(this.#messages);
       messages.push(m);
       this.#messages = messages;
@@ -156,7 +159,7 @@ export class Draft {
       return;
     }
     this.#state.aside = this.#mine(this.#state.aside).set(m.id, m);
-    if (head) this.moveHead(m.id);
+    if (!isAside) this.moveHead(m.id);
   }
 
   /** The newest first: what streams is at the end. */

@@ -71,7 +71,7 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
     if (!message.id || draft.knows(message.id)) return;
     const run = draft.run(message.run);
     const status = message.status || "completed";
-    draft.addMessage({ ...message, status, seq, createdAt: at }, !run?.background);
+    draft.addMessage({ ...message, status, seq, createdAt: at }, run?.background);
     if (run && message.role === "assistant" && run.message !== message.id) {
       draft.writableRun(run).message = message.id;
     }
@@ -224,26 +224,16 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
     Object.assign(call, given({ name, arguments: args, rawArguments, argumentsBlob, effects, approval }));
     call.status = "called";
   },
-  "tool.started"(draft, e) {
-    const { try: number, key } = e.data;
-    change(draft, e, { status: "started", try: number, key, startedAt: e.at });
-  },
+  "tool.started": (draft, e) => change(draft, e, "started", { startedAt: e.at }),
   "tool.progress"(draft, e) {
     const call = openCall(draft, e);
     if (call) call.progress = e.data.progress;
   },
-  "tool.completed"(draft, e) {
-    const { result, blob, files, cut, by } = e.data;
-    const call = change(draft, e, { status: "completed", endedAt: e.at, blob, files, cut, by });
-    if (call) call.result = result ?? null;
-  },
-  "tool.failed": (draft, e) =>
-    change(draft, e, { status: "failed", endedAt: e.at, error: e.data.error, by: e.data.by }),
-  "tool.denied": (draft, e) =>
-    change(draft, e, { status: "denied", endedAt: e.at, by: e.data.by, note: e.data.note }),
-  "tool.cancelled": (draft, e) =>
-    change(draft, e, { status: "cancelled", endedAt: e.at, note: e.data.reason }),
-  "tool.unknown": (draft, e) => change(draft, e, { status: "unknown" }),
+  "tool.completed": (draft, e) => change(draft, e, "completed", { result: null, endedAt: e.at }),
+  "tool.failed": (draft, e) => change(draft, e, "failed", { endedAt: e.at }),
+  "tool.denied": (draft, e) => change(draft, e, "denied", { endedAt: e.at }),
+  "tool.cancelled": (draft, e) => change(draft, e, "cancelled", { endedAt: e.at, note: e.data.reason }),
+  "tool.unknown": (draft, e) => change(draft, e, "unknown"),
   "tool.resolved"(draft, e) {
     const call = openCall(draft, e);
     if (call?.status === "unknown") said(call, e.data).status = "called";
@@ -318,7 +308,14 @@ function stream(draft: Draft, e: Delta, type: string): void {
   if (p) p.text = (p.text ?? "") + e.data.text;
 }
 
-type InCall = { readonly data: { readonly message: string; readonly call: string } };
+type InCall = {
+  readonly data: {
+    readonly message: string;
+    readonly call: string;
+    readonly reason?: string;
+    readonly evidence?: unknown;
+  };
+};
 
 /** The call, for writing, if something can still happen to it. */
 function openCall(draft: Draft, { data }: InCall): Mutable<ToolCall> | undefined {
@@ -331,16 +328,18 @@ function isSettled({ status }: ToolCall): boolean {
   return status === "completed" || status === "failed" || status === "denied" || status === "cancelled";
 }
 
-/** Sets what is given, if something can still happen to the call. */
+/** Gives the call another status, and sets what is given and what the event says, if something can still happen to it. */
 function change(
   draft: Draft,
   e: InCall,
-  fields: { [K in keyof ToolCall]?: ToolCall[K] | undefined },
-): Mutable<ToolCall> | undefined {
+  status: ToolCall["status"],
+  fields: { [K in keyof ToolCall]?: ToolCall[K] | undefined } = {},
+): void {
   const call = openCall(draft, e);
-  if (!call) return undefined;
+  if (!call) return;
   delete call.progress;
-  return Object.assign(call, given(fields));
+  const { message: _, call: __, reason: ___, evidence: ____, ...said } = e.data;
+  Object.assign(call, { status }, given(fields), said);
 }
 
 /** Sets who spoke on a call, and what they said. */

@@ -117,9 +117,8 @@ export class SessionMirror extends Subscribable<SessionView> {
 
   /** Says something. The submission is kept until the server has it, even over a reload. */
   send = (what: string | readonly OutgoingPart[], options: SendOptions = {}): Pending => {
-    const parts: readonly OutgoingPart[] = typeof what === "string" ? [{ type: "text", text: what }] : what;
     const { env, outbox } = this.#parts;
-    const pending = outbox.send(this.id, { id: env.id("msg_"), parts, ...options });
+    const pending = outbox.send(this.id, { id: env.id("msg_"), parts: partsOf(what), ...options });
     if (!this.#isAwake && this.#phase === "new") this.#phase = "loading"; // nobody hears when it is there
     this.#publisher.now();
     return pending;
@@ -185,8 +184,7 @@ export class SessionMirror extends Subscribable<SessionView> {
 
   /** Replaces what a waiting message says. */
   editInbox = async (message: string, what: string | readonly OutgoingPart[]): Promise<void> => {
-    const parts: readonly OutgoingPart[] = typeof what === "string" ? [{ type: "text", text: what }] : what;
-    const ask = () => this.#parts.api.editInbox(this.id, message, parts);
+    const ask = () => this.#parts.api.editInbox(this.id, message, partsOf(what));
     await this.#commands.send({ kind: "editInbox", message }, ask);
   };
 
@@ -490,6 +488,10 @@ export class SessionMirror extends Subscribable<SessionView> {
     if (phase === "missing" && outbox.of(this.id).length > 0) return { name: "new" };
     return { name: phase };
   }
+}
+
+function partsOf(what: string | readonly OutgoingPart[]): readonly OutgoingPart[] {
+  return typeof what === "string" ? [{ type: "text", text: what }] : what;
 }
 
 function waits(shown: Snapshot, message: string): boolean {

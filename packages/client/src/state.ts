@@ -71,6 +71,7 @@ export function adopt(state: State, snapshot: Snapshot): State {
   const known = {
     ...state,
     shown: { ...snapshot, messages: state.shown.messages },
+    aside: new Map([...state.aside, ...(snapshot.aside ?? []).map((m) => [m.id, m] as const)]),
     runs: sorted,
     places,
     lost: false,
@@ -93,7 +94,9 @@ function learn(state: State, learnt: readonly Message[]): State {
   const { shown, runs } = state;
   const { messages, aside } = branch(state.aside, [...shown.messages, ...learnt], shown.head);
   const places = new Map(state.places);
-  for (const m of learnt) places.set(place(m.parent, m.role), m.siblings ?? [m.id]);
+  const hidden = new Set(runs.flatMap((run) => (run.background ? [run.id] : [])));
+  for (const m of learnt)
+    if (!hidden.has(m.run ?? "")) places.set(place(m.parent, m.role), m.siblings ?? [m.id]);
   return {
     ...state,
     shown: { ...shown, messages, hasMore: goesOn(messages), runs: shownRuns(runs, messages) },

@@ -45,6 +45,8 @@ export type SessionView = {
   readonly older: OlderStatus;
   /** The messages that follow the head on other branches, by role. */
   readonly below: Below | undefined;
+  /** What open background runs were asked and write: no branch shows it. */
+  readonly aside: readonly Message[] | undefined;
   /** The runs that are open or that the messages name, oldest first. */
   readonly runs: readonly Run[];
   /** The active foreground run. */
@@ -69,6 +71,7 @@ export function blank(id: string, status: SyncStatus): SessionView {
     head: undefined,
     older: { name: "idle" },
     below: undefined,
+    aside: undefined,
     run: undefined,
     pending: [],
     gestures: [],

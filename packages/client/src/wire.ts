@@ -124,6 +124,14 @@ export type Message = {
   readonly status: "streaming" | "completed" | "interrupted";
   readonly reason?: string;
   readonly run?: string;
+  /** Of a message that tells how a background run ended. */
+  readonly background?: {
+    readonly run: string;
+    readonly input: string;
+    /** The beginning of what was asked. */
+    readonly title?: string;
+    readonly error?: Failure;
+  };
   readonly seq?: number;
   readonly createdAt?: string;
   readonly siblings?: readonly string[];
@@ -171,6 +179,8 @@ export type Run = {
   readonly input: string;
   readonly message: string;
   readonly background?: boolean;
+  /** The beginning of what a background run was asked. */
+  readonly title?: string;
   readonly retryOf?: string;
   /** The step that a retry goes on with: its message begins with the ones before. */
   readonly fromStep?: number;
@@ -256,7 +266,9 @@ export type Snapshot = {
   readonly head?: string;
   readonly messages: readonly Message[];
   readonly hasMore: boolean;
-  readonly below?: Below;
+  readonly below?: Below | undefined;
+  /** What open background runs were asked and write: no branch shows it. */
+  readonly aside?: readonly Message[] | undefined;
   readonly runs: readonly Run[];
   readonly approvals: readonly Approval[];
   readonly inbox: readonly InboxItem[];
@@ -298,6 +310,7 @@ export type EventData = {
     readonly input: string;
     readonly message: string;
     readonly background?: boolean;
+    readonly title?: string;
     readonly retryOf?: string;
     readonly fromStep?: number;
     readonly parentRunId?: string;

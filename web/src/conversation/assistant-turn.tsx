@@ -48,6 +48,20 @@ export const AssistantTurn = memo(function AssistantTurn(props: Props): ReactEle
   );
 });
 
+/** What a message says, where nothing of it can be decided. */
+export function Parts({ message }: { message: Message }): ReactElement {
+  const segments = useMemo(() => segmentsOf(message.parts), [message.parts]);
+  return (
+    <>
+      {segments.map((segment) => (
+        <SegmentView key={segment.key} segment={segment} run={message.run} approvals={none} gestures={none} />
+      ))}
+    </>
+  );
+}
+
+const none: readonly never[] = [];
+
 type SegmentProps = {
   readonly segment: Segment;
   readonly run: string | undefined;

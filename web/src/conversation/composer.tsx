@@ -21,10 +21,17 @@ type Props = {
   readonly onSent: () => void;
 };
 
-const modes: readonly { mode: OnBusy; label: string; hint: string }[] = [
+type Mode = OnBusy | "background";
+
+const modes: readonly { mode: Mode; label: string; hint: string }[] = [
   { mode: "enqueue", label: "Queue", hint: "Said when this run has ended" },
   { mode: "steer", label: "Steer", hint: "Told to the run before its next step" },
   { mode: "interrupt", label: "Interrupt", hint: "Stops the run, keeps what it said, and goes next" },
+  {
+    mode: "background",
+    label: "Background",
+    hint: "Answered beside the conversation, which is told the result",
+  },
 ];
 
 function placeholderOf(run: Run | undefined): string {
@@ -39,7 +46,7 @@ export function Composer({ draftKey, run, stopping, fresh, inputRef, onSent }: P
   const agents = useAgents();
   const [text, setText] = useDraft(draftKey);
   const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
-  const [mode, setMode] = useState<OnBusy>("enqueue");
+  const [mode, setMode] = useState<Mode>("enqueue");
   const [agent, setAgent] = useState<string>();
   const [dropping, setDropping] = useState(false);
   const picker = useRef<HTMLInputElement>(null);
@@ -50,7 +57,7 @@ export function Composer({ draftKey, run, stopping, fresh, inputRef, onSent }: P
   function send(): void {
     if (!ready) return;
     mirror.send(partsOf(text.trim(), attachments), {
-      ...(active && { onBusy: mode }),
+      ...(mode === "background" ? { background: true } : active && { onBusy: mode }),
       ...(fresh && agent && { agent }),
     });
     setText("");
@@ -153,7 +160,7 @@ export function Composer({ draftKey, run, stopping, fresh, inputRef, onSent }: P
             ))}
           </select>
         )}
-        {active && ready && (
+        {ready && active && (
           <fieldset className="modes">
             <legend className="sr-only">How it is said while a run is active</legend>
             {modes.map((m) => (
@@ -163,6 +170,16 @@ export function Composer({ draftKey, run, stopping, fresh, inputRef, onSent }: P
               </label>
             ))}
           </fieldset>
+        )}
+        {ready && !active && (
+          <label className="aside-choice" title={modes.at(-1)?.hint}>
+            <input
+              type="checkbox"
+              checked={mode === "background"}
+              onChange={(event) => setMode(event.target.checked ? "background" : "enqueue")}
+            />
+            In the background
+          </label>
         )}
         <span className="spacer" />
         {active && (

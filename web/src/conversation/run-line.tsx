@@ -231,7 +231,8 @@ const titles: Record<string, string> = {
   unauthorized: "The model's provider refused the key",
 };
 
-function failureTitle(failure: Failure | undefined): string {
+/** What went wrong, in a line. */
+export function failureTitle(failure: Failure | undefined): string {
   return (failure && titles[failure.code]) ?? "The run failed";
 }
 

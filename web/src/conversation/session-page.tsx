@@ -12,6 +12,7 @@ import {
 } from "react";
 import { navigate } from "../lib/route.ts";
 import { Announcer } from "./announcer.tsx";
+import { Aside } from "./aside.tsx";
 import { Composer } from "./composer.tsx";
 import { Queue } from "./queue.tsx";
 import { isStopping } from "./run-line.tsx";
@@ -67,6 +68,7 @@ export function SessionPage({ id, fresh, linked, composer, onInspect }: Props): 
         {isThere && (
           <div className="composer-area">
             <div className="column">
+              <Aside view={view} />
               <Queue items={view.inbox} gestures={view.gestures} />
               <Composer
                 draftKey={draftKey}

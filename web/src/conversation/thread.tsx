@@ -5,6 +5,7 @@ import { type ReactElement, useCallback, useEffect, useLayoutEffect, useMemo, us
 import { Virtualizer, type VirtualizerHandle } from "virtua";
 import { useToasts } from "../ui/toast.tsx";
 import { AssistantTurn } from "./assistant-turn.tsx";
+import { ResultTurn } from "./result-turn.tsx";
 import { RunLine } from "./run-line.tsx";
 import { useSessionActions } from "./session-context.ts";
 import { useFollow } from "./use-follow.ts";
@@ -117,6 +118,7 @@ function TurnView({ turn, view }: { turn: Turn; view: SessionView }): ReactEleme
   }
   const { message } = turn;
   const busy = view.run !== undefined;
+  if (message.background) return <ResultTurn message={message} about={message.background} />;
   if (message.role === "user") return <UserTurn message={message} busy={busy} />;
   const run = view.runs.find(({ id }) => id === message.run);
   return (
@@ -199,7 +201,7 @@ function Elsewhere({ message }: { message: string }): ReactElement {
   );
 }
 
-/** What follows the end on other branches, such as what a background run said. */
+/** What follows the end on other branches. */
 function Below({ view }: { view: SessionView }): ReactElement | null {
   const { mirror } = useSessionActions();
   const { act } = useToasts();

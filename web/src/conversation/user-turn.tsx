@@ -73,7 +73,7 @@ export const UserTurn = memo(function UserTurn({ message, busy }: Props): ReactE
   );
 });
 
-function Said({ parts }: { parts: readonly Part[] }): ReactElement {
+export function Said({ parts }: { parts: readonly Part[] }): ReactElement {
   return (
     <>
       {parts.map((part, i) => {
