@@ -32,6 +32,8 @@ export const patience = 30_000;
 export type WorldOptions = {
   /** May write into the data folder before the server has it. */
   readonly prepare?: (data: string) => void;
+  /** More agents of the server, as YAML. */
+  readonly agents?: string;
   /** More of the server's configuration. */
   readonly settings?: string;
 };
@@ -55,11 +57,11 @@ export class World {
     this.client = createClient({ baseUrl: server.url });
   }
 
-  static async start({ prepare = () => {}, settings = "" }: WorldOptions = {}): Promise<World> {
+  static async start({ prepare = () => {}, agents = "", settings = "" }: WorldOptions = {}): Promise<World> {
     const dir = mkdtempSync(join(tmpdir(), "holdfast-browser-"));
     prepare(join(dir, "data"));
     const provider = await Provider.start();
-    writeFileSync(join(dir, "holdfast.yaml"), config(provider.url) + settings);
+    writeFileSync(join(dir, "holdfast.yaml"), config(provider.url, agents) + settings);
     const server = await serve(dir, "127.0.0.1:0");
     const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
     const browser = await chromium.launch({ executablePath, args: switches });
@@ -201,7 +203,7 @@ function serve(dir: string, listen: string): Promise<Process> {
   return Process.start("faultsd", args, dir, { FAKE_KEY: "none", LEDGER: join(dir, "ledger") });
 }
 
-function config(provider: string): string {
+function config(provider: string, agents: string): string {
   return `
 providers:
   fake:
@@ -215,7 +217,7 @@ agents:
   - name: scripted
     model: fake/fake-model
     tools: [look, put, charge, pay, output, deaf]
-engine:
+${agents}engine:
   lease: 2s
   poll: 200ms
   retryFirst: 100ms

@@ -3,8 +3,10 @@ import { isTerminal } from "@holdfast/client";
 import { ArrowDown } from "lucide-react";
 import { type ReactElement, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { Virtualizer, type VirtualizerHandle } from "virtua";
+import { useCompactions } from "../lib/context.ts";
 import { useToasts } from "../ui/toast.tsx";
 import { AssistantTurn } from "./assistant-turn.tsx";
+import { Compacted } from "./compacted.tsx";
 import { ResultTurn } from "./result-turn.tsx";
 import { RunLine } from "./run-line.tsx";
 import { useSessionActions } from "./session-context.ts";
@@ -37,6 +39,11 @@ export function Thread({ view, linked, sent }: Props): ReactElement {
   const turns = useTurns(view);
   const shift = usePrepended(turns[0]?.key, turns);
   const { hasMore, older } = view;
+  // A run compacts before a model call.
+  const compaction = useCompactions(
+    view.id,
+    `${view.head} ${view.run?.id} ${view.run?.currentStep} ${view.run?.attempt}`,
+  ).find(({ upTo }) => upTo);
 
   const loadOlder = useCallback(() => {
     if (hasMore && older.name === "idle") void mirror.loadOlder();
@@ -91,6 +98,7 @@ export function Thread({ view, linked, sent }: Props): ReactElement {
             >
               <div className="column">
                 <TurnView turn={turn} view={view} />
+                {compaction && compaction.upTo?.message === turn.key && <Compacted compaction={compaction} />}
                 {index === turns.length - 1 && <Below view={view} />}
               </div>
             </div>

@@ -6,7 +6,9 @@ import { Fold } from "../conversation/fold.tsx";
 import { useNow } from "../lib/clock.ts";
 import { count, duration, exactTime, toolTitle, wholeTime } from "../lib/words.ts";
 import { IconButton } from "../ui/icon-button.tsx";
+import { LongText } from "../ui/long-text.tsx";
 import { EventLog } from "./event-log.tsx";
+import { SeenView } from "./seen-view.tsx";
 import { type Moment, timelineOf } from "./timeline.ts";
 import { useLog } from "./use-log.ts";
 import "../styles/inspector.css";
@@ -134,7 +136,7 @@ function Timeline({ view, run }: { view: SessionView; run: Run }): ReactElement 
       {log.failed && <p className="muted">The log cannot be read now.</p>}
       <ol className="timeline">
         {moments.map((moment) => (
-          <MomentView key={moment.seq} moment={moment} />
+          <MomentView key={moment.seq} moment={moment} run={run.id} />
         ))}
       </ol>
     </>
@@ -156,8 +158,8 @@ function Tokens({ n, words }: { n: number; words: string }): ReactElement {
   );
 }
 
-function MomentView({ moment }: { moment: Moment }): ReactElement {
-  const { at, title, kind, words, failure, took, said } = moment;
+function MomentView({ moment, run }: { moment: Moment; run: string }): ReactElement {
+  const { at, title, kind, words, failure, took, said, asked, summary } = moment;
   return (
     <li className="timeline-item">
       <span className={`dot ${kind === "running" && took !== undefined ? "" : kind}`} aria-hidden="true" />
@@ -172,6 +174,10 @@ function MomentView({ moment }: { moment: Moment }): ReactElement {
           {toolTitle(failure.code)}: {failure.message}
         </p>
       )}
+      {summary && (
+        <Fold summary="The summary">{() => <LongText text={summary} className="plain-text" />}</Fold>
+      )}
+      {asked && <Fold summary="What the model saw">{() => <SeenView run={run} {...asked} />}</Fold>}
       {said && (
         <Fold className="superseded" summary="What it had said">
           {() => <div className="plain-text">{said.slice(0, 20_000)}</div>}

@@ -13,6 +13,10 @@ export type Moment = {
   readonly took?: number;
   /** What an attempt had said that was replaced. */
   readonly said?: string;
+  /** The attempt whose model call it is. */
+  readonly asked?: { readonly step: number; readonly attempt: number };
+  /** What stands for earlier messages from here on. */
+  readonly summary?: string;
 };
 
 function queued({ retryOf, fromStep = 1 }: EventData["run.queued"]): string {
@@ -97,9 +101,13 @@ class Timeline {
           title: `Step ${event.step}${again ? `, attempt ${event.attempt}` : ""}`,
           kind: "running",
           words: again ? because(event) : "Asks the model",
+          asked: { step: event.step ?? 1, attempt: event.attempt ?? 1 },
         });
         return;
       }
+      case "context.compacted":
+        this.#push(event, compacted(event));
+        return;
       case "text.delta":
         this.#said.set(attempt, (this.#said.get(attempt) ?? "") + event.data.text);
         return;
@@ -243,6 +251,23 @@ function waiting(event: Known<"run.waiting">): Omit<Moment, "seq" | "at"> {
     retry: "Waits to try again",
   }[reason as string];
   return { title: title ?? `Waits: ${reason}`, kind: "waiting", ...(error && { failure: error }) };
+}
+
+function compacted({ data }: Known<"context.compacted">): Omit<Moment, "seq" | "at"> {
+  const told = data.usage.outputTokens > 0 && !data.error;
+  const how = told
+    ? "Earlier messages were summarised"
+    : data.error
+      ? "Earlier messages were left out without a summary"
+      : "Older results were shortened";
+  return {
+    title:
+      data.because === "refused" ? "Made the context smaller: it was refused" : "Made the context smaller",
+    kind: "plain",
+    words: `${how}: ${count(data.before)} tokens became ${count(data.after)}`,
+    ...(data.error && { failure: data.error }),
+    ...(told && data.summary && { summary: data.summary }),
+  };
 }
 
 function because(event: Known<"step.started">): string {
