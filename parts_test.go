@@ -28,6 +28,7 @@ type byHand struct{ *engine.Carrier }
 func (byHand) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (byHand) Notify(store.Commit)           {}
 func (byHand) Carrying() int                 { return 0 }
+func (byHand) Carries(string) bool           { return false }
 
 // open makes a runtime over a store in memory whose agent's model is script.
 func open(t *testing.T, script *modeltest.Script) (*holdfast.Runtime, byHand) {

@@ -211,6 +211,9 @@ func (r *Runtime) Feed() *feed.Hub { return r.feed }
 // Carrying is how many runs this process carries at this moment.
 func (r *Runtime) Carrying() int { return r.engine.Carrying() }
 
+// Carries says whether this process carries a run at this moment.
+func (r *Runtime) Carries(run string) bool { return r.engine.Carries(run) }
+
 // Ready is nil when commands can be taken.
 func (r *Runtime) Ready(ctx context.Context) error { return r.store.Ready(ctx) }
 

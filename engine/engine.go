@@ -25,6 +25,8 @@ type Engine interface {
 	Notify(commit store.Commit)
 	// Carrying is how many runs are carried at this moment.
 	Carrying() int
+	// Carries says whether a run is carried here at this moment.
+	Carries(run string) bool
 }
 
 // Why a carried run's context ends, as its cause.

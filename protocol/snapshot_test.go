@@ -24,6 +24,7 @@ type idle struct{}
 func (idle) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (idle) Notify(store.Commit)           {}
 func (idle) Carrying() int                 { return 0 }
+func (idle) Carries(string) bool           { return false }
 
 // What the runtime answers is what the cases say, so that a client that replays
 // the cases has seen the server's own snapshots.

@@ -193,7 +193,7 @@ func (s *Server) streamOfRun(ctx context.Context, p holdfast.Principal, chat, ru
 		if known == nil {
 			return store.ErrNotFound
 		}
-		out = streamOf(state, known, state.Seq)
+		out = s.streamNow(state, known)
 		return nil
 	})
 	return out, err

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -45,6 +44,19 @@ func streamOf(state *session.State, run *session.Run, until int64) chatStream {
 	return out
 }
 
+// streamNow is the stream of a run's message that begins now.
+//
+// When another process carries the run, nobody here knows whether it still does.
+// So the view is one event longer than the log: what the attempt under way
+// has said is told as soon as it goes on, and never if the next one replaces it.
+func (s *Server) streamNow(state *session.State, run *session.Run) chatStream {
+	out := streamOf(state, run, state.Seq)
+	if run.Status == session.Running && !s.rt.Carries(run.ID) {
+		out.view.Until++
+	}
+	return out
+}
+
 // resumeChat answers with an answer that is being written, from its beginning, or
 // with 204 when there is none. The id in the path is a chat's or a stream's.
 func (s *Server) resumeChat(w http.ResponseWriter, r *http.Request) error {
@@ -57,7 +69,6 @@ func (s *Server) resumeChat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	profile := aisdk.ProfileOf(r.Header.Get(aisdk.ProfileHeader))
-	s.awaitWorker(r.Context(), p, r.PathValue("id"))
 	stream, found, err := s.streamOfChat(r, p, index, profile)
 	stream.view.Unsure = true
 	if err == nil && !found && index {
@@ -138,7 +149,7 @@ func (s *Server) streamOfChat(r *http.Request, p holdfast.Principal, index bool,
 		if run == nil {
 			return nil
 		}
-		out = streamOf(state, run, state.Seq)
+		out = s.streamNow(state, run)
 		found = !over || index || run.Status != session.Cancelled && s.debts.owes(out.view.Message)
 		return nil
 	})
@@ -146,38 +157,6 @@ func (s *Server) streamOfChat(r *http.Request, p holdfast.Principal, index bool,
 		return out, false, nil
 	}
 	return out, found, err
-}
-
-const (
-	// startTime is how long after its start a server may not know that the worker of a run is gone.
-	startTime = 5 * time.Second
-	// reconcileTime is how long a page that comes back then waits for the word on it.
-	reconcileTime = 500 * time.Millisecond
-)
-
-// awaitWorker lets a server that has just started find out that the worker of a
-// chat's run is gone. A page would otherwise be told what the lost attempt
-// said, and be cut off when the next one begins.
-func (s *Server) awaitWorker(ctx context.Context, p holdfast.Principal, id string) {
-	if s.rt.Carrying() > 0 || time.Since(s.made) > startTime || !session.ValidID(id) {
-		return
-	}
-	var seq int64
-	err := s.rt.Look(ctx, p, id, func(state *session.State) error {
-		if run := state.Active(); run != nil && run.Status == session.Running {
-			seq = state.Seq
-		}
-		return nil
-	})
-	if err != nil || seq == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, reconcileTime)
-	defer cancel()
-	if reader, err := s.rt.Feed().Follow(ctx, id, seq); err == nil {
-		_, _ = reader.Next(ctx) // news, or the time is over
-		reader.Close()
-	}
 }
 
 func pendingOf(state *session.State, run *session.Run) int {

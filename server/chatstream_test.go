@@ -110,6 +110,41 @@ func TestARetriedAttemptNeverShowsTwoTexts(t *testing.T) {
 	}
 }
 
+// Whether a worker elsewhere is still there cannot be known before its attempt
+// goes on, or is replaced.
+func TestAPageThatComesBackIsNotToldWhatALostWorkerHalfSaid(t *testing.T) {
+	w := newWorld(t, worldOptions{elsewhere: true})
+	w.chat(user("c1", "u1", "hello")).close()
+	lease := w.claim()
+	w.writes(lease, "half ")
+	again := w.open("GET", "/api/chat/c1/stream", "")
+	name := again.res.Header.Get("X-Workflow-Run-Id")
+	w.writes(lease, "an ans") // it lives
+	again.until("text-delta")
+	lost := w.open("GET", "/api/chat/c1/stream", "") // from here on it does not
+	if _, err := w.store.Append(t.Context(), "c1", session.Reconcile{
+		Run: lease.Run, Fence: lease.Fence, Cause: session.CauseLeaseExpired, Evidence: "its lease ended", At: time.Now(),
+	}.Decide); err != nil {
+		t.Fatal(err)
+	}
+	again.until("text-end")
+	lease = w.claim()
+	run, err := w.store.Run(t.Context(), lease.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.append("c1", session.Event{Run: lease.Run, Step: 1, Attempt: 2, Data: session.StepStarted{Message: run.Message, Because: "crash"}})
+	again.cut() // it was told the first text
+	w.completes(lease, "a whole answer")
+	if got := words(lost.finish()); got != "a whole answer" {
+		t.Errorf("who came back in between hears %q", got)
+	}
+	index := w.open("GET", "/api/chat/"+name+"/stream?startIndex=4", "")
+	if got := index.finish(); !strings.Contains(types(got), "error finish") {
+		t.Errorf("who counts on is told %+v", got)
+	}
+}
+
 func TestAFailedRunSaysWhy(t *testing.T) {
 	w := newWorld(t, worldOptions{})
 	page := w.chat(user("c1", "u1", "hello"))

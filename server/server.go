@@ -73,7 +73,6 @@ type Server struct {
 	debts   debts
 	ui      *ui // nil: no page
 
-	made        time.Time // when New was called
 	bodyTimeout time.Duration
 }
 
@@ -83,7 +82,7 @@ func New(rt *holdfast.Runtime, opts Options) (*Server, error) {
 	if rt == nil {
 		return nil, errors.New("server: there is no runtime")
 	}
-	s := &Server{rt: rt, opts: opts.withDefaults(), mux: http.NewServeMux(), made: time.Now(), bodyTimeout: defaultBodyTimeout}
+	s := &Server{rt: rt, opts: opts.withDefaults(), mux: http.NewServeMux(), bodyTimeout: defaultBodyTimeout}
 	var err error
 	if s.hosts, err = newHosts(s.opts.AllowedHosts); err != nil {
 		return nil, err

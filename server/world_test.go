@@ -54,6 +54,8 @@ type worldOptions struct {
 	feed   feed.Options
 	faults memory.Options
 	sqlite bool // in the place of the store in memory and its faults
+	// elsewhere: another process carries the runs.
+	elsewhere bool
 }
 
 func newWorld(t testing.TB, opts worldOptions) *world {
@@ -70,7 +72,7 @@ func newWorld(t testing.TB, opts worldOptions) *world {
 			}
 			return w.store, err
 		},
-		Engine: func(*engine.Carrier) engine.Engine { return byHand{} },
+		Engine: func(*engine.Carrier) engine.Engine { return byHand{opts.elsewhere} },
 		Agents: []agent.Agent{
 			{Name: "helper", Description: "helps", Model: "demo/demo", Tools: testTools(t)},
 			{Name: "other", Model: "demo/demo"},
@@ -104,12 +106,13 @@ func newWorld(t testing.TB, opts worldOptions) *world {
 	return w
 }
 
-// byHand is an engine that carries nothing.
-type byHand struct{}
+// byHand is an engine whose runs a test carries: here, or elsewhere.
+type byHand struct{ elsewhere bool }
 
 func (byHand) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (byHand) Notify(store.Commit)           {}
 func (byHand) Carrying() int                 { return 0 }
+func (h byHand) Carries(string) bool         { return !h.elsewhere }
 
 func testTools(t testing.TB) *tool.Set {
 	t.Helper()

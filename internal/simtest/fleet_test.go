@@ -256,6 +256,11 @@ func (f *fleet) Carrying() int {
 	return n
 }
 
+// Carries implements [engine.Engine].
+func (f *fleet) Carries(run string) bool {
+	return slices.ContainsFunc(f.all(), func(k *worker) bool { return k.Engine.Carries(run) })
+}
+
 // find gives a worker by its name, or nil.
 func (f *fleet) find(name string) *worker {
 	f.mu.Lock()

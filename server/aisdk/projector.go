@@ -250,6 +250,8 @@ func (p *Projector) event(e session.Event) error {
 		if d.Message == p.view.Message {
 			return p.attemptFailed(d)
 		}
+	case session.RunReconciled:
+		p.answer.failed = true // attempt.failed is about to follow
 	case session.TextDelta:
 		p.spoken(d.Message, d.Part, "text", d.Text)
 	case session.ReasoningDelta:

@@ -41,7 +41,8 @@ type View struct {
 	Run, Message string
 	// Until is how far the log went when the stream began: up to there it is told
 	// as what it has become, without waits that are over and attempts that were
-	// replaced. 0: as it happens.
+	// replaced. 0: as it happens. One more than the log's end: what an attempt under
+	// way has said is told when it goes on, as its worker may be lost.
 	Until int64
 	// Approval makes the stream go on behind one that the client has seen: with what
 	// came when this approval was decided. Empty: the whole message is told.
