@@ -54,7 +54,7 @@ func here(t *testing.T, args ...string) ended {
 func TestTheHelpSaysWhatThereIs(t *testing.T) {
 	var all strings.Builder
 	for _, args := range []string{
-		"", "serve", "chat", "sessions", "sessions list", "sessions show", "sessions delete", "runs list", "runs show",
+		"", "serve", "chat", "sessions", "sessions list", "sessions show", "sessions delete", "runs list", "runs show", "runs context",
 		"tail", "cancel", "retry", "approve", "deny", "resolve", "doctor", "version",
 	} {
 		got := here(t, append(strings.Fields(args), "--help")...)
@@ -144,7 +144,12 @@ func TestListsAndTimelines(t *testing.T) {
 	w.get("/v1/runs?session=ses_a", &list)
 	golden(t, "run.txt", neutral(w.run("runs", "show", list.Items[0].ID).out))
 
+	golden(t, "run-context.txt", neutral(w.run("runs", "context", list.Items[0].ID, "2").out))
+	w.run("runs", "context", list.Items[0].ID, "9").wantErr(t, 1, "step 9 of run_")
+	w.run("runs", "context", list.Items[0].ID, "0").wantErr(t, 2, "count from 1")
+
 	for args, want := range map[string]int{
+		"runs context " + list.Items[0].ID + " 1 --attempt 1 --json": 1,
 		"sessions --json": 2, "runs --json": 2, "sessions show ses_a --json": 1, "runs show " + list.Items[0].ID + " --json": 1,
 	} {
 		dec := json.NewDecoder(strings.NewReader(w.run(strings.Fields(args)...).out))

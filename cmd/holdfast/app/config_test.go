@@ -79,6 +79,22 @@ func TestTheExampleLoadsAsItIs(t *testing.T) {
 	}
 }
 
+func TestTheConfigurationOfThePageOnContextLoads(t *testing.T) {
+	raw, err := os.ReadFile("../../../docs/context.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(raw), "```yaml\n")
+	text, _, found := strings.Cut(text, "```")
+	if !found {
+		t.Fatal("it has none")
+	}
+	t.Setenv("OPENAI_API_KEY", "sk-test")
+	if _, made, err := load(t, text); err != nil || len(made.agents) != 1 || made.agents[0].Context.Window != 64_000 {
+		t.Errorf("it makes %+v, %v", made.agents, err)
+	}
+}
+
 func TestTheReadmesConfigurationLoads(t *testing.T) {
 	raw, err := os.ReadFile("../../../README.md")
 	if err != nil {

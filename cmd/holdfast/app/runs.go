@@ -14,8 +14,9 @@ import (
 )
 
 type runsCommand struct {
-	List runsList `cmd:"" default:"withargs" help:"List runs, the last queued first (default)."`
-	Show runsShow `cmd:"" help:"Print a run and its timeline: steps, attempts, tool calls, waits."`
+	List    runsList    `cmd:"" default:"withargs" help:"List runs, the last queued first (default)."`
+	Show    runsShow    `cmd:"" help:"Print a run and its timeline: steps, attempts, tool calls, waits."`
+	Context runsContext `cmd:"" help:"Print what the model saw at a step of a run."`
 }
 
 type runsList struct {

@@ -281,6 +281,15 @@ func (c *Client) Run(ctx context.Context, runID string) (run session.Run, err er
 	return run, c.call(ctx, http.MethodGet, "/v1/runs/"+id(runID), nil, nil, &run)
 }
 
+// Context gives what the model saw at an attempt of a step; 0 is its last.
+func (c *Client) Context(ctx context.Context, runID string, step, attempt int) (seen holdfast.Context, err error) {
+	query := url.Values{}
+	if attempt > 0 {
+		query.Set("attempt", strconv.Itoa(attempt))
+	}
+	return seen, c.call(ctx, http.MethodGet, "/v1/runs/"+id(runID)+"/steps/"+strconv.Itoa(step)+"/context", query, nil, &seen)
+}
+
 // Cancel asks for the end of a run.
 func (c *Client) Cancel(ctx context.Context, runID, reason string) (done api.RunDone, err error) {
 	return done, c.call(ctx, http.MethodPost, "/v1/runs/"+id(runID)+"/cancel", nil, api.CancelRun{Reason: reason}, &done)
