@@ -47,6 +47,9 @@ func aBranch(t *rapid.T, most int) []session.Message {
 				m.Parts = append(m.Parts, p)
 			}
 		}
+		if rapid.IntRange(0, 4).Draw(t, "from the background") == 0 {
+			m.Background = &session.Background{Run: "r", Title: "look"}
+		}
 		branch = append(branch, m)
 	}
 	return branch

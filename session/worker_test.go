@@ -60,6 +60,11 @@ func (w *world) step(s *session.State, run *session.Run, step, attempt int, beca
 	if n := len(events); n > 0 {
 		message = events[n-1].Data.(session.MessageCreated).Message.ID
 	}
+	if len(events) == 0 && often(w.rt, 2, "compacts") {
+		return []session.Event{{Run: run.ID, Step: step, Attempt: attempt, Data: session.ContextCompacted{
+			UpTo: &session.Mark{Message: run.Input}, Summary: w.id("t"), Because: "window", Before: 9, After: 1, Usage: session.Usage{InputTokens: 3, OutputTokens: 1},
+		}}}
+	}
 	return append(events, session.Event{Run: run.ID, Step: step, Attempt: attempt, Data: session.StepStarted{Message: message, Because: because}})
 }
 

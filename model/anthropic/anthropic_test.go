@@ -2,6 +2,8 @@ package anthropic_test
 
 import (
 	"encoding/json"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,21 +101,46 @@ func TestTheRequestIsWhatTheServerExpects(t *testing.T) {
 		},
 		Tools: []model.Tool{{Name: "look", Description: "Looks.", Parameters: json.RawMessage(`{"type":"object","additionalProperties":false}`)}, {Name: "wait"}},
 	})
-	const want = `{"model":"claude-sonnet-5","max_tokens":8192,"stream":true,"system":[{"type":"text","text":"Be brief."}],
+	const want = `{"model":"claude-sonnet-5","max_tokens":8192,"stream":true,"system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}],
 		"tools":[
 			{"name":"look","description":"Looks.","input_schema":{"type":"object","additionalProperties":false}},
 			{"name":"wait","input_schema":{"type":"object","properties":{}}}],
 		"messages":[
-			{"role":"user","content":[{"type":"text","text":"one"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"cG5n"}}]},
+			{"role":"user","content":[{"type":"text","text":"one"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"cG5n"},"cache_control":{"type":"ephemeral"}}]},
 			{"role":"assistant","content":[
 				{"type":"tool_use","id":"functions_2e_look_3a_0","name":"look","input":{"a":1}},
 				{"type":"tool_use","id":"B","name":"look","input":{}}]},
 			{"role":"user","content":[
 				{"type":"tool_result","tool_use_id":"functions_2e_look_3a_0","content":[{"type":"text","text":"fine"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"cG5n"}}]},
 				{"type":"tool_result","tool_use_id":"B","is_error":true,"content":[{"type":"text","text":"broken"}]},
-				{"type":"document","source":{"type":"url","url":"https://example.com/a.pdf"}}]}]}`
+				{"type":"document","source":{"type":"url","url":"https://example.com/a.pdf"},"cache_control":{"type":"ephemeral"}}]}]}`
 	if diff := cmp.Diff(decode(t, []byte(want)), got); diff != "" {
 		t.Errorf("the body differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheCacheIsAskedToKeepWhatTheNextRequestBeginsWith(t *testing.T) {
+	said := func(role model.Role, text string) model.Message {
+		return model.Message{Role: role, Parts: []model.Part{{Kind: model.TextPart, Text: text}}}
+	}
+	got, _ := sent(t, "claude-sonnet-5", model.Request{
+		Messages: []model.Message{
+			said(model.User, "one"), said(model.Assistant, "two"), said(model.User, "three"), said(model.Assistant, "four"), said(model.User, "five"),
+		},
+		Tools: []model.Tool{{Name: "look"}, {Name: "wait"}},
+	})
+	raw, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	marked := regexp.MustCompile(`"cache_control":\{"type":"ephemeral"\},[^{}]*"(?:text|name)":"(\w+)"|"cache_control":\{"type":"ephemeral"\},"input_schema":\{"properties":\{\},"type":"object"\},"name":"(\w+)"`)
+	var names []string
+	for _, m := range marked.FindAllStringSubmatch(string(raw), -1) {
+		names = append(names, m[1]+m[2])
+	}
+	slices.Sort(names)
+	if want := []string{"five", "three", "wait"}; !slices.Equal(names, want) {
+		t.Errorf("marked are %q, not %q, in %s", names, want, raw)
 	}
 }
 

@@ -54,12 +54,36 @@ func (m messages) body(req model.Request) ([]byte, error) {
 			return nil, err
 		}
 	}
+	r.markCache()
 	r.params.SetExtraFields(map[string]any{"stream": true})
 	body, err := r.params.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
 	return r.insertArguments(body)
+}
+
+// markCache asks the provider to keep what a later request begins with too: the
+// tools and the system text, and the conversation up to its last two turns of
+// the user's side, of which the earlier was the end of the request before.
+// Without a mark this API keeps nothing.
+func (r *request) markCache() {
+	if n := len(r.params.System); n > 0 {
+		r.params.System[n-1].CacheControl = anthropic.NewCacheControlEphemeralParam()
+	} else if n := len(r.params.Tools); n > 0 {
+		r.params.Tools[n-1].OfTool.CacheControl = anthropic.NewCacheControlEphemeralParam()
+	}
+	marks := 2
+	for i := len(r.params.Messages) - 1; i >= 0 && marks > 0; i-- {
+		m := &r.params.Messages[i]
+		if m.Role != anthropic.MessageParamRoleUser {
+			continue
+		}
+		if mark := m.Content[len(m.Content)-1].GetCacheControl(); mark != nil {
+			*mark = anthropic.NewCacheControlEphemeralParam()
+			marks--
+		}
+	}
 }
 
 // think asks for reasoning in the form that the model knows: with an effort

@@ -227,6 +227,7 @@ const titles: Record<string, string> = {
   incomplete: "The model's answer was cut off",
   protocol: "The model's answer could not be read",
   too_large: "The model's answer was too large",
+  context_too_long: "The conversation is too long for the model",
   invalid_request: "The model's provider refused the request",
   unauthorized: "The model's provider refused the key",
 };
