@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	neturl "net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,15 +31,39 @@ type house struct {
 	postgres *pgtest.Server
 	redis    *redistest.Server
 	temporal *temporaltest.Server
+	links    map[string]*link // of node a, by the service
 }
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	h := &house{}
-	h.a, h.b = newNodes(t, settings{drain: 300 * time.Millisecond, services: func(s *settings) {
+	h := &house{links: map[string]*link{}}
+	var direct []string // what node b has in its configuration, behind what node a has
+	h.a = newWorld(t, settings{drain: 300 * time.Millisecond, services: func(s *settings) {
 		h.postgres, h.redis, h.temporal = pgtest.Start(t), redistest.Start(t), temporaltest.Start(t)
 		s.store, s.redis, s.temporal = h.postgres.New(t), h.redis.URL(), h.temporal.Address()
+		over := func(name, url string) string {
+			to := url
+			if u, err := neturl.Parse(url); err == nil && u.Host != "" {
+				to = u.Host
+			}
+			l := newLink(t, to)
+			h.links[name] = l
+			direct = append(direct, l.addr(), to)
+			return strings.Replace(url, to, l.addr(), 1)
+		}
+		s.store, s.redis, s.temporal = over("PostgreSQL", s.store), over("Redis", s.redis), over("Temporal", s.temporal)
 	}})
+	linked := h.a.config
+	config, err := os.ReadFile(linked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.a.config = filepath.Join(t.TempDir(), "holdfast.yaml")
+	if err := os.WriteFile(h.a.config, []byte(strings.NewReplacer(direct...).Replace(string(config))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.b = h.a.join()
+	h.a.config = linked
 	return h
 }
 
@@ -45,7 +71,7 @@ func newHouse(t *testing.T) *house {
 // every run ends once, every tool acts once, and no reader on either node sees a gap.
 func TestDrillsOfTheWholeStackUnderLoad(t *testing.T) {
 	onTemporal(t)
-	for name, drill := range map[string]func(t *testing.T, h *house){
+	drills := map[string]func(t *testing.T, h *house){
 		"a node is killed and started": func(t *testing.T, h *house) {
 			h.a.srv.kill()
 			pause(t, time.Second)
@@ -106,7 +132,22 @@ func TestDrillsOfTheWholeStackUnderLoad(t *testing.T) {
 			pause(t, 2*time.Second)
 			h.temporal.Thaw(t)
 		},
-	} {
+	}
+	for _, service := range []string{"PostgreSQL", "Redis", "Temporal"} {
+		drills["the link of a node to "+service+" is cut"] = func(t *testing.T, h *house) {
+			if h.links[service].cut() == 0 {
+				t.Errorf("the node is not connected to %s over its link", service)
+			}
+			pause(t, 2*lease)
+			h.links[service].mend()
+		}
+		drills["the link of a node to "+service+" stalls"] = func(t *testing.T, h *house) {
+			h.links[service].stall()
+			pause(t, 2*lease)
+			h.links[service].mend()
+		}
+	}
+	for name, drill := range drills {
 		t.Run(name, func(t *testing.T) { drillUnderLoad(t, drill) })
 	}
 }
