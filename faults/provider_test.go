@@ -75,8 +75,8 @@ func TestPS03ASilentStreamIsGivenUpAndASlowOneIsNot(t *testing.T) {
 		}
 		// Cancel works during each.
 		w.llm.Script(fakellm.Reply(fakellm.BlackHole()).On(fakellm.Match{LastUser: "cancel me"}))
-		run := w.submit("ses_cancel", "cancel me")
 		n := len(w.llm.Requests())
+		run := w.submit("ses_cancel", "cancel me")
 		w.arrives(n + 1)
 		w.cancel(run.ID)
 		w.closes(n+1, time.Second)
