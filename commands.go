@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
@@ -170,7 +171,8 @@ func answer[T any](done store.Appended, read func() (T, error)) (Done[T], error)
 	return Done[T]{Is: is, Seq: done.Last, Repeated: len(done.Events) == 0}, err
 }
 
-// DeleteSession removes a session and everything in it. Its runs are cancelled first.
+// DeleteSession removes a session and everything in it, the sessions of its
+// subagents included. Its runs are cancelled first.
 func (r *Runtime) DeleteSession(ctx context.Context, p Principal, id string) error {
 	var open []string
 	err := r.view(ctx, p, id, func(s *session.State) error {
@@ -182,13 +184,57 @@ func (r *Runtime) DeleteSession(ctx context.Context, p Principal, id string) err
 	if err != nil {
 		return err
 	}
+	children, err := r.childSessions(ctx, p, id)
+	if err != nil {
+		return err
+	}
 	for _, run := range open {
 		c := session.Cancel{Run: run, By: p.Owner, Reason: "session deleted", At: r.opts.Now(), Grace: r.opts.CancelGrace}
 		if _, err := r.command(ctx, p, id, c.Decide); err != nil && !errors.Is(err, &session.Error{Code: session.RunTerminal}) {
 			return err
 		}
+		// A run that waits for its worker to end it would go unheard with its session.
+		err := r.carrier.TellFamily(ctx, id, run, session.RunCancelled{By: p.Owner, Reason: "Its session was deleted."})
+		if err != nil {
+			return err
+		}
+	}
+	for _, child := range children {
+		if err := r.DeleteSession(ctx, p, child); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
 	}
 	return r.store.Delete(ctx, id)
+}
+
+// childSessions are the sessions in which subagents work for runs of a session.
+func (r *Runtime) childSessions(ctx context.Context, p Principal, id string) ([]string, error) {
+	var answers, children []string
+	err := r.view(ctx, p, id, func(s *session.State) error {
+		for _, m := range s.Messages {
+			if m.Role == session.RoleAssistant {
+				answers = append(answers, m.ID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for some := range slices.Chunk(answers, 100) {
+		messages, err := r.store.Messages(ctx, id, some)
+		if err != nil {
+			return nil, err
+		}
+		for i := range messages {
+			for _, part := range messages[i].Parts {
+				if part.Tool != nil && part.Tool.Child != nil && !slices.Contains(children, part.Tool.Child.Session) {
+					children = append(children, part.Tool.Child.Session)
+				}
+			}
+		}
+	}
+	return children, nil
 }
 
 // Cancel asks for the end of a run and gives the run as it is then: cancelled,

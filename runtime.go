@@ -48,12 +48,13 @@ type Options struct {
 // Runtime owns the conversations and the executions of one process. All methods
 // are safe for concurrent use.
 type Runtime struct {
-	opts   Options
-	store  store.Store
-	feed   *feed.Hub
-	engine engine.Engine
-	agents *agent.Book
-	log    *slog.Logger
+	opts    Options
+	store   store.Store
+	feed    *feed.Hub
+	engine  engine.Engine
+	carrier *engine.Carrier
+	agents  *agent.Book
+	log     *slog.Logger
 	// listening is the goroutine that hears the doorbell, until deafen.
 	listening sync.WaitGroup
 	deafen    context.CancelFunc
@@ -108,9 +109,8 @@ func Open(ctx context.Context, opts Options) (*Runtime, error) {
 		opts.Feed.Log = opts.Log
 	}
 	r.feed = feed.New(r.store, opts.Feed)
-	r.engine = opts.Engine(&engine.Carrier{
-		Store: r.store, Agents: agents, Models: opts.Models, Now: r.opts.Now, Log: opts.Log,
-	})
+	r.carrier = &engine.Carrier{Store: r.store, Agents: agents, Models: opts.Models, Now: r.opts.Now, Log: opts.Log}
+	r.engine = opts.Engine(r.carrier)
 	ready.Store(true)
 	r.listen()
 	return r, nil

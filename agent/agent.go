@@ -19,6 +19,8 @@ type Agent struct {
 	Model        string
 	Instructions string
 	Tools        *tool.Set // nil: none
+	// Subagents names the agents that this one may give tasks to: each is a tool of that name. See [Delegate].
+	Subagents []string
 	// MaxTokens bounds one answer. Default: the provider's.
 	MaxTokens   int
 	Temperature *float64
@@ -45,6 +47,10 @@ type Limits struct {
 	Attempts int `yaml:"attempts"`
 	// Crashes bounds the workers that a run may lose in one step. Default: 3.
 	Crashes int `yaml:"crashes"`
+	// Depth bounds how deep subagents may call subagents: a run of that depth calls none. Default: 3.
+	Depth int `yaml:"depth"`
+	// Children bounds the subagents of one step. Default: 16.
+	Children int `yaml:"children"`
 }
 
 // WithDefaults fills what is zero.
@@ -59,6 +65,8 @@ func (l Limits) WithDefaults() Limits {
 	set(&l.ToolOutput, 32<<10)
 	set(&l.Attempts, 5)
 	set(&l.Crashes, 3)
+	set(&l.Depth, 3)
+	set(&l.Children, 16)
 	if l.Time <= 0 {
 		l.Time = time.Hour
 	}
@@ -88,6 +96,9 @@ func NewBook(agents ...Agent) (*Book, error) {
 		}
 		a.Limits = a.Limits.WithDefaults()
 		b.agents = append(b.agents, a)
+	}
+	if err := b.join(); err != nil {
+		return nil, err
 	}
 	return b, nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/session"
+	"github.com/holdfast-run/holdfast/tool"
 )
 
 // Next is what comes next for a run. It is one of [CallModel], [UseTools],
@@ -76,7 +77,7 @@ func (a Agent) Decide(s *session.State, run *session.Run, now time.Time, busy ma
 	if len(calls) == 0 {
 		return Complete{}
 	}
-	return settle(s, calls, now, busy)
+	return settle(s, run, calls, now, busy)
 }
 
 // begin is the first thing that a run does. A retry goes on behind the steps
@@ -111,15 +112,25 @@ func (a Agent) again(step *session.Step, limits Limits, now time.Time) Next {
 	return CallModel{Step: step.Step, Attempt: step.Attempt + 1, Because: "retry"}
 }
 
+// TokenLimit is how many tokens the run may use, its subagents included: what
+// its agent allows, or what the run that it works for has left it.
+func (a Agent) TokenLimit(run *session.Run) int {
+	most := a.Limits.WithDefaults().Tokens
+	if run.TokenLimit > 0 {
+		most = min(most, run.TokenLimit)
+	}
+	return most
+}
+
 // following is what follows a completed step: the next one, within the limits.
 func (a Agent) following(s *session.State, run *session.Run, step *session.Step, limits Limits) Next {
 	if step.Finish != "tool_calls" && len(s.Calls(run)) == 0 {
 		return Complete{}
 	}
-	if used := run.Usage.InputTokens + run.Usage.OutputTokens; used > limits.Tokens {
+	if used, most := run.Usage.InputTokens+run.Usage.OutputTokens, a.TokenLimit(run); used > most {
 		return Fail{Failure: session.Failure{
 			Code:    "token_limit",
-			Message: fmt.Sprintf("the run used %d tokens; its agent allows %d", used, limits.Tokens),
+			Message: fmt.Sprintf("the run used %d tokens; it may use %d", used, most),
 		}}
 	}
 	if made := step.Step - max(run.FromStep-1, 0); made >= limits.Steps {
@@ -132,7 +143,7 @@ func (a Agent) following(s *session.State, run *session.Run, step *session.Step,
 }
 
 // settle brings the calls of a step to their results.
-func settle(s *session.State, calls []*session.ToolCall, now time.Time, busy map[string]bool) Next {
+func settle(s *session.State, run *session.Run, calls []*session.ToolCall, now time.Time, busy map[string]bool) Next {
 	var use UseTools
 	var wait Wait
 	running := false
@@ -141,6 +152,8 @@ func settle(s *session.State, calls []*session.ToolCall, now time.Time, busy map
 		case c.Status.Settled():
 		case busy[c.ID]:
 			running = true
+		case c.Status == session.CallDeferred:
+			deferred(run, c, now, &use, &wait)
 		case c.Status == session.CallUnknown:
 			wait.Reason = session.WaitToolOutcome
 		case c.Status == session.CallStarted: // its worker is gone, and it may be run again
@@ -160,6 +173,31 @@ func settle(s *session.State, calls []*session.ToolCall, now time.Time, busy map
 		return wait
 	}
 	return EndStep{}
+}
+
+// deferred looks at a call that others work on.
+func deferred(run *session.Run, c *session.ToolCall, now time.Time, use *UseTools, wait *Wait) {
+	if c.Until != nil && !now.Before(*c.Until) {
+		use.Settled = append(use.Settled, session.ToolFailed{Message: run.Message, Call: c.ID, Error: session.Failure{
+			Code: tool.CodeTimeout, Message: "No result came in time. It may have acted: check before you try again.",
+		}})
+		return
+	}
+	// What people have to do is told first.
+	switch {
+	case c.Child != nil && (wait.Reason == "" || wait.Reason == session.WaitCallback):
+		wait.Reason = session.WaitChildRun
+	case wait.Reason == "":
+		wait.Reason = session.WaitCallback
+	}
+	wait.until(c.Until)
+}
+
+// until makes the wait end at a time, if it does not end before.
+func (w *Wait) until(at *time.Time) {
+	if at != nil && (w.Until.IsZero() || at.Before(w.Until)) {
+		w.Until = *at
+	}
 }
 
 // allowed looks at the approval that c needs.
@@ -182,11 +220,9 @@ func allowed(s *session.State, c *session.ToolCall, now time.Time, use *UseTools
 		use.Settled = append(use.Settled, session.ApprovalExpired{ID: a.ID},
 			session.ToolDenied{Message: message, Call: c.ID, Note: "nobody decided in time"})
 	default:
-		if wait.Reason == "" {
+		if wait.Reason != session.WaitToolOutcome {
 			wait.Reason = session.WaitApproval
 		}
-		if a.ExpiresAt != nil && (wait.Until.IsZero() || a.ExpiresAt.Before(wait.Until)) {
-			wait.Until = *a.ExpiresAt
-		}
+		wait.until(a.ExpiresAt)
 	}
 }

@@ -108,19 +108,22 @@ func (k *carry) now() time.Time {
 	return now
 }
 
-func (k *carry) clock() time.Time {
-	if k.Now != nil {
-		return k.Now()
+func (c *Carrier) clock() time.Time {
+	if c.Now != nil {
+		return c.Now()
 	}
 	return time.Now()
 }
 
-func (k *carry) log() *slog.Logger {
-	l := k.Log
-	if l == nil {
-		l = slog.Default()
+func (c *Carrier) logger() *slog.Logger {
+	if c.Log == nil {
+		return slog.Default()
 	}
-	return l.With(slog.String("session", k.lease.Session), slog.String("run", k.lease.Run))
+	return c.Log
+}
+
+func (k *carry) log() *slog.Logger {
+	return k.logger().With(slog.String("session", k.lease.Session), slog.String("run", k.lease.Run))
 }
 
 // append writes events of this claim. It is not cut short by the end of ctx:
@@ -167,6 +170,9 @@ func (k *carry) end(ctx context.Context, terminal func(run *session.Run) session
 	if err := k.flush(ctx); err != nil { // what was said until now is kept
 		return err
 	}
+	if err := k.lastWords(ctx, terminal); err != nil {
+		return err
+	}
 	return k.settle(ctx, func(s *session.State, run *session.Run) ([]session.Event, error) {
 		d := terminal(run)
 		var events []session.Event
@@ -188,10 +194,15 @@ func (k *carry) carry(ctx context.Context) error {
 		}
 		var next agent.Next
 		var left time.Duration
+		var parent *session.ParentCall // of a run that has not begun
 		err := k.look(ctx, func(s *session.State, run *session.Run) error {
 			if run.CancelRequestedAt != nil {
 				next = agent.Cancel{}
 				return nil
+			}
+			parent = run.Parent
+			if run.CurrentStep > 0 {
+				parent = nil
 			}
 			if !k.know(run.Agent) {
 				next = agent.Fail{Failure: session.Failure{Code: "agent_unknown", Message: fmt.Sprintf("the agent %q is not configured any more", run.Agent)}}
@@ -210,6 +221,15 @@ func (k *carry) carry(ctx context.Context) error {
 		})
 		if err != nil {
 			return k.orStop(ctx, err)
+		}
+		if parent != nil {
+			orphaned, err := k.orphaned(ctx, parent)
+			if err != nil {
+				return k.orStop(ctx, err)
+			}
+			if orphaned {
+				next = agent.Fail{Failure: session.Failure{Code: "parent_gone", Message: "the run that gave this task has ended"}}
+			}
 		}
 		if limit == nil && left > 0 {
 			var stop context.CancelCauseFunc

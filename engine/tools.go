@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,10 +37,19 @@ func (k *carry) useTools(ctx context.Context) error {
 		for _, d := range n.Settled {
 			events = append(events, at(run, d))
 		}
-		for _, c := range start {
+		start = start[:0:0]
+		for _, c := range n.Start {
+			if refused := k.refuseChild(s, run, &c); refused != nil {
+				events = append(events, at(run, refused))
+				continue
+			}
+			start = append(start, c)
 			started := session.ToolStarted{Message: run.Message, Call: c.ID, Try: c.Try + 1, Key: c.Key}
 			if started.Key == "" {
 				started.Key = run.ID + "." + c.ID
+			}
+			if k.delegate(c.Name) != nil {
+				started.Child = childOf(&c)
 			}
 			tries[c.ID] = started
 			events = append(events, at(run, started))
@@ -84,6 +94,9 @@ func (k *carry) callTool(c session.ToolCall, started session.ToolStarted) sessio
 			return failed(session.Failure{Code: "arguments_lost", Message: "the call's arguments could not be read: " + err.Error()})
 		}
 	}
+	if started.Child != nil {
+		return k.begin(ctx, c, started)
+	}
 	result, err := tool.Run(ctx, t, tool.Call{
 		ID: c.ID, Name: c.Name, Arguments: c.Arguments, IdempotencyKey: started.Key,
 		Session: k.lease.Session, Run: k.lease.Run, Attempt: started.Try,
@@ -100,6 +113,14 @@ func (k *carry) callTool(c session.ToolCall, started session.ToolStarted) sessio
 	}
 	if err != nil {
 		return failed(tool.FailureOf(err))
+	}
+	if d := result.Deferred; d != nil {
+		deferred := session.ToolDeferred{Message: started.Message, Call: c.ID}
+		if !d.Until.IsZero() {
+			until := d.Until.UTC().Truncate(time.Millisecond)
+			deferred.Until = &until
+		}
+		return deferred
 	}
 	return k.keep(ctx, started, result)
 }
@@ -125,32 +146,47 @@ func (k *carry) progress(started session.ToolStarted) func(session.Progress) {
 
 // keep is the result of a call as the log holds it: large values beside it.
 func (k *carry) keep(ctx context.Context, started session.ToolStarted, result tool.Result) session.Data {
+	// The call happened whether or not its run was told to stop meanwhile.
+	completed, failure := k.Keep(context.WithoutCancel(ctx), k.lease.Session, result)
+	if failure != nil {
+		return session.ToolFailed{Message: started.Message, Call: started.Call, Error: *failure}
+	}
+	completed.Message, completed.Call = started.Message, started.Call
+	return *completed
+}
+
+// Keep is the result of a call of a session as its log holds it, large values
+// beside it, or why it cannot be kept.
+func (c *Carrier) Keep(ctx context.Context, id string, result tool.Result) (*session.ToolCompleted, *session.Failure) {
 	value, cut, err := tool.Bound(result.Value, 0)
 	if err != nil {
-		return session.ToolFailed{Message: started.Message, Call: started.Call, Error: tool.FailureOf(err)}
+		failure := tool.FailureOf(err)
+		return nil, &failure
 	}
-	lost := func(err error) session.Data {
-		return session.ToolFailed{Message: started.Message, Call: started.Call, Error: session.Failure{
+	lost := func(err error) (*session.ToolCompleted, *session.Failure) {
+		return nil, &session.Failure{
 			Code: "result_lost", Message: "the call was made, but its result could not be kept: " + err.Error(),
-		}}
+		}
 	}
-	completed := session.ToolCompleted{Message: started.Message, Call: started.Call, Cut: cut}
+	put := func(mediaType string, content []byte) (*session.Blob, error) {
+		blob, err := c.Store.PutBlob(ctx, id, mediaType, bytes.NewReader(content))
+		return &blob, err
+	}
+	completed := &session.ToolCompleted{Cut: cut}
 	var whole json.RawMessage
 	if completed.Result, whole = tool.Inline(value); whole != nil {
-		// The call happened whether or not its run was told to stop meanwhile.
-		completed.Blob, err = k.putBlob(context.WithoutCancel(ctx), "application/json", string(whole))
-		if err != nil {
+		if completed.Blob, err = put("application/json", whole); err != nil {
 			return lost(err)
 		}
 	}
 	for _, f := range result.Files {
-		blob, err := k.putBlob(context.WithoutCancel(ctx), f.MediaType, string(f.Content))
+		blob, err := put(f.MediaType, f.Content)
 		if err != nil {
 			return lost(err)
 		}
 		completed.Files = append(completed.Files, session.File{Name: f.Name, MediaType: f.MediaType, Blob: blob})
 	}
-	return completed
+	return completed, nil
 }
 
 // stay waits for a call to end, for news of the session, or for ctx.
@@ -175,11 +211,15 @@ func (k *carry) record(ctx context.Context, first toolResult) error {
 			more = false
 		}
 	}
-	return k.settle(ctx, func(_ *session.State, run *session.Run) ([]session.Event, error) {
+	return k.settle(ctx, func(s *session.State, run *session.Run) ([]session.Event, error) {
+		told := map[string]bool{} // others have told already how the call ended
+		for _, c := range s.Calls(run) {
+			told[c.ID] = c.Status.Settled()
+		}
 		var events []session.Event
 		for _, r := range ended {
 			delete(k.busy, r.call)
-			if r.data != nil {
+			if r.data != nil && !told[r.call] {
 				events = append(events, at(run, r.data))
 			}
 		}

@@ -65,12 +65,8 @@ type carriage struct {
 // NewWorker makes a worker.
 func NewWorker(c *Carrier, opts WorkerOptions) *Worker {
 	opts = opts.WithDefaults()
-	log := c.Log
-	if log == nil {
-		log = slog.Default()
-	}
 	return &Worker{
-		opts: opts, carrier: c, log: log.With(slog.String("worker", opts.Name)),
+		opts: opts, carrier: c, log: c.logger().With(slog.String("worker", opts.Name)),
 		carried: map[string]*carriage{}, changed: make(chan struct{}, 1), drain: make(chan struct{}),
 	}
 }
@@ -132,10 +128,7 @@ func signal(c chan struct{}) {
 
 // Now is the time by the carrier's clock.
 func (w *Worker) Now() time.Time {
-	if w.carrier.Now != nil {
-		return w.carrier.Now()
-	}
-	return time.Now()
+	return w.carrier.clock()
 }
 
 // Carry carries a run in a goroutine of its own. asked is when its lease was
@@ -323,7 +316,7 @@ func (w *Worker) sweepOverdue(ctx context.Context) {
 		return
 	}
 	for _, due := range overdue {
-		_, err := w.carrier.Store.Append(ctx, due.Session, session.CancelOverdue{Run: due.Run, At: w.Now()}.Decide)
+		err := w.carrier.ending(ctx, due.Session, due.Run, session.CancelOverdue{Run: due.Run, At: w.Now()}.Decide)
 		if err != nil && !errors.Is(err, &session.Error{Code: session.NotDue}) && ctx.Err() == nil {
 			w.log.Warn("end an overdue cancel", slog.String("run", due.Run), slog.Any("error", err))
 		}
@@ -347,7 +340,7 @@ func (w *Worker) stopUntrusted() {
 
 // Reconcile takes a run from a worker that is gone.
 func (w *Worker) Reconcile(ctx context.Context, lease store.Lease, cause session.ReconcileCause, evidence string) {
-	_, err := w.carrier.Store.Append(ctx, lease.Session, func(s *session.State) ([]session.Event, error) {
+	err := w.carrier.ending(ctx, lease.Session, lease.Run, func(s *session.State) ([]session.Event, error) {
 		c := session.Reconcile{
 			Run: lease.Run, Fence: lease.Fence, Cause: cause, Evidence: evidence, At: w.Now(),
 			Backoff: func(n int) time.Duration {

@@ -272,6 +272,9 @@ func fromSnapshot(t *testing.T, raw json.RawMessage) (*session.State, map[sessio
 		ID: row.ID, Seq: snap.Seq, FactSeq: row.Seq, Title: row.Title, Agent: row.Agent, Metadata: snap.Session.Metadata,
 		Head: snap.Head, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 	}
+	if row.Parent != "" {
+		kept.Parent = &session.ParentCall{Session: row.Parent}
+	}
 	siblings := map[session.Place][]string{}
 	for i := range snap.Messages {
 		m := &snap.Messages[i]
@@ -362,6 +365,6 @@ var eventTypes = []string{
 	"run.queued", "run.started", "run.waiting", "run.resumed", "run.cancel_requested", "run.reconciled",
 	"run.completed", "run.failed", "run.cancelled",
 	"step.started", "attempt.failed", "text.delta", "reasoning.delta", "tool.input.delta", "model.completed", "step.completed", "context.compacted",
-	"tool.called", "tool.started", "tool.progress", "tool.completed", "tool.failed", "tool.denied", "tool.cancelled",
+	"tool.called", "tool.started", "tool.deferred", "tool.progress", "tool.completed", "tool.failed", "tool.denied", "tool.cancelled",
 	"tool.unknown", "tool.resolved", "approval.requested", "approval.decided", "approval.expired", "approval.voided",
 }

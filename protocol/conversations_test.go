@@ -30,6 +30,7 @@ var scripts = map[string]struct {
 	"compacted":          {"The context is compacted before a second turn; a summary costs tokens.", compacted},
 	"drain":              {"A worker shuts down and hands the run over.", drain},
 	"unknown-outcome":    {"A call with side effects had started when its worker was lost; a person says what happened.", unknownOutcome},
+	"deferred":           {"Two calls are worked on by others, a subagent's run and a service: the run waits, and each tells how its call ended.", deferred},
 	"inbox-enqueue":      {"Three messages wait; one is edited, one taken back, one delivered.", inboxEnqueue},
 	"inbox-steer":        {"Two steers are told to a run between its steps.", inboxSteer},
 	"inbox-steer-late":   {"A steer outlives its run and gets a run of its own.", inboxSteerLate},
@@ -42,6 +43,45 @@ var scripts = map[string]struct {
 	"folded":             {"Deltas of ended runs were folded away: the facts say the same.", folded},
 	"unknown-types":      {"Events and fields of a later version, and events about things that are not there: carried, and without effect.", unknownTypes},
 	"text":               {"Emoji, NUL, line separators, control characters, numbers beyond 2^53, repeated keys and hostile names.", oddText},
+}
+
+func deferred(s *script) {
+	s.submit("1", "Look into it and file a ticket.", func(c *session.Submit) {
+		c.Child = &session.ChildOf{Parent: session.ParentCall{Session: "ses_0", Run: "run_0", Call: "call_0"}, Depth: 1, TokenLimit: 9000}
+	})
+	s.claim("run_1", "wrk_a")
+	s.step("run_1", "")
+	s.calls("run_1",
+		call{"research", `{"task":"Look"}`, session.Idempotent, false}, call{"ticket", `{"title":"It"}`, session.Idempotent, false})
+	s.tool("run_1", "research", func(m, id string) session.Data {
+		return session.ToolStarted{
+			Message: m, Call: id, Try: 1, Key: "run_1." + id,
+			Child: &session.Child{Session: "ses_2", Run: "run_2", Agent: "researcher"},
+		}
+	})
+	s.starts("run_1", "ticket")
+	s.tool("run_1", "research", func(m, id string) session.Data { return session.ToolDeferred{Message: m, Call: id} })
+	until := s.clock.Add(time.Hour)
+	s.tool("run_1", "ticket", func(m, id string) session.Data {
+		return session.ToolDeferred{Message: m, Call: id, Until: &until}
+	})
+	s.carry("run_1", session.RunWaiting{Reason: session.WaitChildRun, Until: &until})
+	s.mark()
+	s.pass(10 * time.Minute)
+	s.do(session.CompleteCall{
+		Run: "run_1", Call: "call_ticket", Completed: session.ToolCompleted{Result: json.RawMessage(`{"number":7}`)},
+	}.Decide)
+	s.mark()
+	s.do(session.CompleteCall{
+		Run: "run_1", Call: "call_research", Error: &session.Failure{Code: "child_failed", Message: "the subagent found nothing"},
+		Usage: &session.Usage{InputTokens: 100, OutputTokens: 20, CachedTokens: 5},
+	}.Decide)
+	s.claim("run_1", "wrk_b")
+	s.carry("run_1", session.StepCompleted{})
+	s.step("run_1", "")
+	s.says("run_1", "stop", text("Ticket 7.")...)
+	s.carry("run_1", session.StepCompleted{})
+	s.end("run_1", session.RunCompleted{Usage: s.run("run_1").Usage})
 }
 
 func plain(s *script) {

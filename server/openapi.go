@@ -207,7 +207,7 @@ func describeEnums(schemas map[string]*huma.Schema) {
 		values        []any
 	}{
 		{"Run", "status", runStatus},
-		{"Run", "waitingReason", []any{session.WaitApproval, session.WaitToolOutcome, session.WaitRetry, session.WaitWorker}},
+		{"Run", "waitingReason", []any{session.WaitApproval, session.WaitToolOutcome, session.WaitChildRun, session.WaitCallback, session.WaitRetry, session.WaitWorker}},
 		{"Session", "status", append([]any{"idle"}, runStatus...)},
 		{"SessionRow", "status", append([]any{"idle"}, runStatus...)},
 		{"Message", "role", []any{session.RoleUser, session.RoleAssistant}},

@@ -42,6 +42,7 @@ var statuses = map[api.Code]int{
 	api.Code(session.ApprovalDone):   http.StatusConflict,
 	api.Code(session.ApprovalGone):   http.StatusConflict,
 	api.Code(session.OutcomeKnown):   http.StatusConflict,
+	api.Code(session.CallNotOpen):    http.StatusConflict,
 	api.Code(session.NotInInbox):     http.StatusConflict,
 	api.Code(session.InboxFull):      http.StatusTooManyRequests,
 }

@@ -19,7 +19,7 @@ type listRuns struct {
 	Paging
 	Session string                `query:"session" pattern:"^[A-Za-z0-9_-]{1,128}$" patternDescription:"an id: 1 to 128 letters, digits, _ or -"`
 	Status  []session.Status      `query:"status" enum:"queued,running,waiting,completed,failed,cancelled" doc:"one or several, with commas"`
-	Reason  session.WaitingReason `query:"reason" enum:"approval,tool_outcome,retry,worker" doc:"what a waiting run waits for"`
+	Reason  session.WaitingReason `query:"reason" enum:"approval,tool_outcome,child_run,callback,retry,worker" doc:"what a waiting run waits for"`
 }
 
 type cancelRun struct {

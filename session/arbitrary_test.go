@@ -41,6 +41,7 @@ var payloads = []session.Data{
 	session.StepCompleted{},
 	session.ToolCalled{},
 	session.ToolStarted{},
+	session.ToolDeferred{},
 	session.ToolProgress{},
 	session.ToolCompleted{},
 	session.ToolFailed{},

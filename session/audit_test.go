@@ -304,6 +304,10 @@ func (a *audit) callRule(e session.Event) error {
 			return fmt.Errorf("its approval is %s", a.approvals[c.approval].status)
 		}
 		c.started = true
+	case session.ToolDeferred:
+		if c := a.calls[d.Call]; c == nil || c.settled || !c.started {
+			return fmt.Errorf("the call %s was not under way", d.Call)
+		}
 	case session.ToolUnknown:
 		c := a.calls[d.Call]
 		if c == nil || c.settled || !c.started {

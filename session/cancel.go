@@ -6,7 +6,8 @@ import (
 )
 
 // Cancel asks for the end of a run. A run that nobody carries is cancelled at
-// once; one that is carried has until At+Grace. Asking again is fine.
+// once; one that is carried, and one that has a parent or children in other
+// sessions, whom a worker must tell first, has until At+Grace. Asking again is fine.
 type Cancel struct {
 	Run    string
 	By     string
@@ -39,13 +40,27 @@ func (c Cancel) decide(s *State, run *Run, inbox []*InboxItem) ([]Event, error) 
 			By: c.By, Reason: c.Reason, Deadline: c.At.Add(c.Grace).UTC().Truncate(time.Millisecond),
 		}})
 	}
-	if run.Status == Running {
+	if run.Status == Running || s.hasFamily(run) {
 		if first { // nobody may approve what will not be done
 			events = append(events, s.void(run, "run cancelled")...)
 		}
 		return events, nil
 	}
 	return append(events, s.end(run, RunCancelled{By: c.By, Reason: c.Reason, Usage: run.Usage}, inbox)...), nil
+}
+
+// hasFamily says that runs in other sessions must be told of the end of run.
+func (s *State) hasFamily(run *Run) bool { return run.Parent != nil || len(s.Children(run)) > 0 }
+
+// Children are the runs that do the work of the run's open calls.
+func (s *State) Children(run *Run) []Child {
+	var children []Child
+	for _, c := range s.Calls(run) {
+		if c.Child != nil && !c.Status.Settled() {
+			children = append(children, *c.Child)
+		}
+	}
+	return children
 }
 
 // terminal refuses what a run that has ended cannot do any more.

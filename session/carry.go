@@ -132,8 +132,8 @@ func (c Reconcile) Decide(s *State) ([]Event, error) {
 	}
 	events := append([]Event{{Run: run.ID, Data: r}}, cut...)
 	if s.outcomeWillBeUnknown(run) {
-		// Of its other calls one may wait for an approval that has a time.
-		events = append(events, Event{Run: run.ID, Data: RunWaiting{Reason: WaitToolOutcome, Until: s.firstExpiry(run)}})
+		// Of its other calls one may wait for something that has a time.
+		events = append(events, Event{Run: run.ID, Data: RunWaiting{Reason: WaitToolOutcome, Until: s.firstDeadline(run)}})
 	}
 	return events, nil
 }
@@ -163,13 +163,24 @@ func (s *State) cutOff(run *Run, lost bool) []Event {
 	return events
 }
 
-// firstExpiry is when the first of the run's pending approvals expires, or nil if none does.
-func (s *State) firstExpiry(run *Run) *time.Time {
+// firstDeadline is when the first of the run's pending approvals expires or of
+// its deferred calls is given up, or nil if none is.
+func (s *State) firstDeadline(run *Run) *time.Time {
 	var first *time.Time
+	consider := func(at *time.Time) {
+		if at != nil && (first == nil || at.Before(*first)) {
+			copied := *at
+			first = &copied
+		}
+	}
 	for _, a := range s.Approvals {
-		if a.Run == run.ID && a.Status == StatusPending && a.ExpiresAt != nil && (first == nil || a.ExpiresAt.Before(*first)) {
-			at := *a.ExpiresAt
-			first = &at
+		if a.Run == run.ID && a.Status == StatusPending {
+			consider(a.ExpiresAt)
+		}
+	}
+	for _, c := range s.Calls(run) {
+		if c.Status == CallDeferred {
+			consider(c.Until)
 		}
 	}
 	return first

@@ -208,5 +208,7 @@ func (c Create) Decide(s *State) ([]Event, error) {
 		}
 		return nil, nil
 	}
-	return []Event{{Data: Created(c)}}, nil
+	return []Event{{Data: Created{
+		Tenant: c.Tenant, Owner: c.Owner, Title: c.Title, Agent: c.Agent, Metadata: c.Metadata,
+	}}}, nil
 }

@@ -28,6 +28,7 @@ const (
 	ApprovalDone      ErrorCode = "approval_decided"   // somebody else decided first
 	ApprovalGone      ErrorCode = "approval_gone"      // it expired or its run ended
 	OutcomeKnown      ErrorCode = "tool_outcome_known" // the call's outcome is not in question
+	CallNotOpen       ErrorCode = "call_not_open"      // the call has another result already, or was not started
 	NotInInbox        ErrorCode = "inbox_delivered"    // the message is no longer in the inbox
 	InboxFull         ErrorCode = "inbox_full"         // too many messages wait
 	Invalid           ErrorCode = "invalid"            // a field is wrong: see Field

@@ -15,6 +15,8 @@ type Created struct {
 	Title    string          `json:"title,omitempty"`
 	Agent    string          `json:"agent,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
+	// Parent is the tool call that a subagent's session is for.
+	Parent *ParentCall `json:"parent,omitempty"`
 }
 
 // Updated changes what is set: a title, metadata, or the head message that
@@ -88,6 +90,10 @@ type RunQueued struct {
 	// FromStep is the step it goes on with, if it does not begin anew.
 	FromStep    int    `json:"fromStep,omitempty"`
 	ParentRunID string `json:"parentRunId,omitempty"`
+	// Parent, Depth and TokenLimit are those of a subagent's run: see [Run].
+	Parent     *ParentCall `json:"parent,omitempty"`
+	Depth      int         `json:"depth,omitempty"`
+	TokenLimit int         `json:"tokenLimit,omitempty"`
 }
 
 // RunStarted is the first claim of a run.
@@ -222,6 +228,17 @@ type ToolStarted struct {
 	Call    string `json:"call"`
 	Try     int    `json:"try"` // counts the starts of this call from 1
 	Key     string `json:"key"` // the idempotency key, equal for every try
+	// Child is the run that will do the work of a subagent's call.
+	Child *Child `json:"child,omitempty"`
+}
+
+// ToolDeferred says that others work on a started call: a subagent's run, or a
+// service that answers later. A tool.completed or tool.failed ends it.
+type ToolDeferred struct {
+	Message string `json:"message"`
+	Call    string `json:"call"`
+	// Until is when it is given up. Nil: never.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // ToolProgress is the newest report of a running call.
@@ -245,6 +262,8 @@ type ToolCompleted struct {
 	Cut int64 `json:"cut,omitempty"`
 	// By names the person who said that an unknown outcome was this one.
 	By string `json:"by,omitempty"`
+	// Usage is what a subagent's run used: it counts as its parent's.
+	Usage *Usage `json:"usage,omitempty"`
 }
 
 // ToolFailed is a failed call. The model reads the error.
@@ -253,6 +272,7 @@ type ToolFailed struct {
 	Call    string  `json:"call"`
 	Error   Failure `json:"error"`
 	By      string  `json:"by,omitempty"`
+	Usage   *Usage  `json:"usage,omitempty"` // as in [ToolCompleted]
 }
 
 // ToolDenied is a call that a person did not allow, or that nobody allowed in time.
@@ -394,6 +414,9 @@ func (ToolCalled) Type() string { return "tool.called" }
 // Type is "tool.started".
 func (ToolStarted) Type() string { return "tool.started" }
 
+// Type is "tool.deferred".
+func (ToolDeferred) Type() string { return "tool.deferred" }
+
 // Type is "tool.progress".
 func (ToolProgress) Type() string { return "tool.progress" }
 
@@ -436,7 +459,7 @@ var _ = []struct{}{
 	register[RunCompleted](), register[RunFailed](), register[RunCancelled](),
 	register[StepStarted](), register[AttemptFailed](), register[TextDelta](), register[ReasoningDelta](),
 	register[ToolInputDelta](), register[ModelCompleted](), register[StepCompleted](),
-	register[ToolCalled](), register[ToolStarted](), register[ToolProgress](), register[ToolCompleted](),
+	register[ToolCalled](), register[ToolStarted](), register[ToolDeferred](), register[ToolProgress](), register[ToolCompleted](),
 	register[ToolFailed](), register[ToolDenied](), register[ToolCancelled](), register[ToolUnknown](), register[ToolResolved](),
 	register[ApprovalRequested](), register[ApprovalDecided](), register[ApprovalExpired](), register[ApprovalVoided](),
 }

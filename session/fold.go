@@ -28,6 +28,7 @@ func (s *State) Apply(e Event) {
 		}
 	case Created:
 		s.Tenant, s.Owner, s.Title, s.Agent, s.Metadata = d.Tenant, d.Owner, d.Title, d.Agent, d.Metadata
+		s.Parent = d.Parent
 		s.CreatedAt = e.At
 		s.changes.Session = true
 	case Updated:
@@ -42,7 +43,7 @@ func (s *State) Apply(e Event) {
 		s.applyInbox(e)
 	case ApprovalRequested, ApprovalDecided, ApprovalExpired, ApprovalVoided:
 		s.applyApproval(e)
-	case ToolCalled, ToolStarted, ToolCompleted, ToolFailed, ToolDenied, ToolCancelled, ToolUnknown, ToolResolved:
+	case ToolCalled, ToolStarted, ToolDeferred, ToolCompleted, ToolFailed, ToolDenied, ToolCancelled, ToolUnknown, ToolResolved:
 		s.applyTool(e)
 	case RunQueued:
 		s.addRun(e, d)
@@ -193,7 +194,8 @@ func (s *State) addRun(e Event, d RunQueued) {
 	}
 	run := &Run{
 		ID: e.Run, Session: s.ID, Status: Queued, Agent: d.Agent, Input: d.Input, Message: d.Message,
-		Background: d.Background, Title: d.Title, RetryOf: d.RetryOf, FromStep: d.FromStep, ParentRunID: d.ParentRunID, QueuedAt: e.At,
+		Background: d.Background, Title: d.Title, RetryOf: d.RetryOf, FromStep: d.FromStep, ParentRunID: d.ParentRunID,
+		Parent: d.Parent, Depth: d.Depth, TokenLimit: d.TokenLimit, QueuedAt: e.At,
 	}
 	s.Runs = append(s.Runs, run)
 	s.runs[run.ID] = run
@@ -304,8 +306,17 @@ func (s *State) applyTool(e Event) {
 		if c == nil || c.Status.Settled() {
 			return nil
 		}
-		c.Status, c.EndedAt, c.Progress = status, &at, nil
+		c.Status, c.EndedAt, c.Progress, c.Until = status, &at, nil, nil
+		if run := s.runs[e.Run]; run != nil && run.Status == Waiting {
+			s.touchRun(run.ID) // it may be due now
+		}
 		return c
+	}
+	count := func(u *Usage) {
+		if run := s.runs[e.Run]; run != nil && u != nil {
+			run.Usage = run.Usage.Add(*u)
+			s.touchRun(run.ID)
+		}
 	}
 	switch d := e.Data.(type) {
 	case ToolCalled:
@@ -313,6 +324,14 @@ func (s *State) applyTool(e Event) {
 	case ToolStarted:
 		if c := s.call(d.Message, d.Call); c != nil && !c.Status.Settled() {
 			c.Status, c.Try, c.Key, c.StartedAt, c.Progress = CallStarted, d.Try, d.Key, &at, nil
+			c.Until = nil
+			if d.Child != nil {
+				c.Child = d.Child
+			}
+		}
+	case ToolDeferred:
+		if c := s.call(d.Message, d.Call); c != nil && !c.Status.Settled() {
+			c.Status, c.Until, c.Progress = CallDeferred, d.Until, nil
 		}
 	case ToolCompleted:
 		if c := settle(d.Message, d.Call, CallCompleted); c != nil {
@@ -321,11 +340,13 @@ func (s *State) applyTool(e Event) {
 				c.Result = json.RawMessage("null") // as the log has it
 			}
 			c.By = firstOf(d.By, c.By)
+			count(d.Usage)
 		}
 	case ToolFailed:
 		if c := settle(d.Message, d.Call, CallFailed); c != nil {
 			f := d.Error
 			c.Error, c.By = &f, firstOf(d.By, c.By)
+			count(d.Usage)
 		}
 	case ToolDenied:
 		if c := settle(d.Message, d.Call, CallDenied); c != nil {
@@ -337,7 +358,7 @@ func (s *State) applyTool(e Event) {
 		}
 	case ToolUnknown:
 		if c := s.call(d.Message, d.Call); c != nil && !c.Status.Settled() {
-			c.Status, c.Progress = CallUnknown, nil
+			c.Status, c.Progress, c.Until = CallUnknown, nil, nil
 		}
 	case ToolResolved:
 		if c := s.call(d.Message, d.Call); c != nil && c.Status == CallUnknown {
@@ -385,10 +406,10 @@ func (s *State) applyRun(e Event) {
 	at := e.At
 	switch d := e.Data.(type) {
 	case RunStarted:
-		run.Status, run.Worker, run.Fence, run.StartedAt, run.ClaimedAt = Running, d.Worker, d.Fence, &at, &at
+		run.StartedAt = &at
+		run.carriedBy(d.Worker, d.Fence, at)
 	case RunResumed:
-		run.Status, run.Worker, run.Fence, run.ClaimedAt = Running, d.Worker, d.Fence, &at
-		run.WaitingReason, run.WaitingUntil, run.Error = "", nil, nil
+		run.carriedBy(d.Worker, d.Fence, at)
 	case RunWaiting:
 		run.leave(at)
 		run.Status = Waiting
@@ -447,6 +468,12 @@ func (s *State) endRun(run *Run, status Status, at time.Time) {
 		run.Error = nil
 	}
 	s.Approvals = slices.DeleteFunc(s.Approvals, func(a *Approval) bool { return a.Run == run.ID })
+}
+
+// carriedBy begins the time in which a worker carries the run.
+func (r *Run) carriedBy(worker string, fence int64, at time.Time) {
+	r.Status, r.Worker, r.Fence, r.ClaimedAt = Running, worker, fence, &at
+	r.WaitingReason, r.WaitingUntil, r.Error = "", nil, nil
 }
 
 // leave ends the time in which a worker carried the run.

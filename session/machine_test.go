@@ -224,8 +224,9 @@ func (w *world) cancels() {
 	id := w.anyRun()
 	was := w.state.Run(id)
 	var status session.Status
+	family := false
 	if was != nil {
-		status = was.Status
+		status, family = was.Status, len(w.state.Children(was)) > 0
 	}
 	err := w.act(session.Cancel{Run: id, By: "ann", At: w.clock(), Grace: 5 * time.Second}.Decide)
 	switch {
@@ -233,7 +234,9 @@ func (w *world) cancels() {
 		return
 	case status == session.Running && was.CancelRequestedAt == nil:
 		w.rt.Fatal("a cancel of a running run was not recorded")
-	case !status.Terminal() && status != session.Running && was.Status != session.Cancelled:
+	case family && !w.state.WorkOf(was).Due && !w.state.WorkOf(was).Held:
+		w.rt.Fatalf("a run with children is %s and nobody will end it", was.Status)
+	case !family && !status.Terminal() && status != session.Running && was.Status != session.Cancelled:
 		w.rt.Fatalf("a run that nobody carries is %s after its cancel: %v", was.Status, err)
 	}
 }
@@ -266,6 +269,34 @@ func (w *world) resolves() {
 		}
 	}
 	_ = w.act(c.Decide)
+}
+
+// answers has others end a call that they work on, or think so.
+func (w *world) answers() {
+	c := session.CompleteCall{Run: w.anyRun(), Call: "c_nobody", Completed: session.ToolCompleted{Result: json.RawMessage(`"done"`)}}
+	if often(w.rt, 3, "fails") {
+		c.Error = &session.Failure{Code: "child_failed", Message: "no"}
+	}
+	if often(w.rt, 5, "counts") {
+		c.Usage = &session.Usage{InputTokens: 3, OutputTokens: 2}
+	}
+	var call *session.ToolCall
+	if run := w.state.Run(c.Run); run != nil {
+		for _, known := range w.state.Calls(run) {
+			if known.Status == session.CallDeferred || call == nil || often(w.rt, 1, "this call") {
+				call = known
+			}
+		}
+	}
+	if call != nil {
+		c.Call = call.ID
+	}
+	if w.act(c.Decide) != nil {
+		return
+	}
+	if seq := w.state.Seq; w.act(c.Decide) == nil && w.state.Seq != seq {
+		w.rt.Fatal("the same end of a call changed something twice")
+	}
 }
 
 func (w *world) editsInbox() {
@@ -361,6 +392,7 @@ func TestAnyInterleavingOfCommandsKeepsThePromises(t *testing.T) {
 			"overdue":   does(w.overdue),
 			"decide":    does(w.decides),
 			"resolve":   does(w.resolves),
+			"answer":    does(w.answers),
 			"edit":      does(w.editsInbox),
 			"remove":    does(w.removesFromInbox),
 			"update":    does(w.updates),
@@ -399,8 +431,8 @@ func (w *world) holds() {
 		if r.Status != session.Running && (r.Worker != "" || s.WorkOf(r).Held) {
 			w.rt.Fatalf("the run %s is %s and carried by %q", r.ID, r.Status, r.Worker)
 		}
-		if !r.Status.Terminal() && r.CancelRequestedAt != nil && r.Status != session.Running {
-			w.rt.Fatalf("the run %s is to be cancelled and nobody carries it, but it is %s", r.ID, r.Status)
+		if !r.Status.Terminal() && r.CancelRequestedAt != nil && r.Status != session.Running && !s.WorkOf(r).Due {
+			w.rt.Fatalf("the run %s is to be cancelled and nobody carries it or will, but it is %s", r.ID, r.Status)
 		}
 	}
 	active := s.Active()

@@ -119,7 +119,7 @@ type Blob struct {
 }
 
 // ToolCall is the life of one call:
-// called → [approval] → started → completed | failed | denied | cancelled | unknown.
+// called → [approval] → started → [deferred] → completed | failed | denied | cancelled | unknown.
 type ToolCall struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
@@ -139,8 +139,10 @@ type ToolCall struct {
 	Files         []File          `json:"files,omitempty"`
 	Cut           int64           `json:"cut,omitempty"`
 	Error         *Failure        `json:"error,omitempty"`
-	By            string          `json:"by,omitempty"`   // who denied or resolved it
-	Note          string          `json:"note,omitempty"` // what they said
+	Child         *Child          `json:"child,omitempty"` // the subagent's run that does its work
+	Until         *time.Time      `json:"until,omitempty"` // when a deferred call is given up
+	By            string          `json:"by,omitempty"`    // who denied or resolved it
+	Note          string          `json:"note,omitempty"`  // what they said
 	StartedAt     *time.Time      `json:"startedAt,omitempty"`
 	EndedAt       *time.Time      `json:"endedAt,omitempty"`
 }
@@ -153,6 +155,7 @@ const (
 	CallWriting   CallStatus = "writing"
 	CallCalled    CallStatus = "called"
 	CallStarted   CallStatus = "started"
+	CallDeferred  CallStatus = "deferred" // others work on it: its result comes from outside the worker
 	CallCompleted CallStatus = "completed"
 	CallFailed    CallStatus = "failed"
 	CallDenied    CallStatus = "denied"

@@ -25,6 +25,8 @@ type WaitingReason string
 const (
 	WaitApproval    WaitingReason = "approval"     // a person's decision
 	WaitToolOutcome WaitingReason = "tool_outcome" // a person's word on what a call did
+	WaitChildRun    WaitingReason = "child_run"    // the end of a subagent's run
+	WaitCallback    WaitingReason = "callback"     // the result of a call that others are working on
 	WaitRetry       WaitingReason = "retry"        // the time of the next attempt
 	WaitWorker      WaitingReason = "worker"       // a worker to carry on after a crash or a deploy
 )
@@ -55,6 +57,11 @@ type Run struct {
 	// FromStep is the step that a retry goes on with: its message begins with the steps before. 0: it began anew.
 	FromStep    int    `json:"fromStep,omitempty"`
 	ParentRunID string `json:"parentRunId,omitempty"`
+	// Parent is the tool call whose work this run is: its result is the run's answer.
+	Parent *ParentCall `json:"parent,omitempty"`
+	// Depth counts the runs above this one; TokenLimit is what they leave it to use, 0: no limit but its agent's.
+	Depth      int `json:"depth,omitempty"`
+	TokenLimit int `json:"tokenLimit,omitempty"`
 
 	CurrentStep   int           `json:"currentStep"`
 	Attempt       int           `json:"attempt,omitempty"`
@@ -81,6 +88,20 @@ type Run struct {
 	Error *Failure `json:"error,omitempty"`
 	Usage Usage    `json:"usage"`
 	Steps []Step   `json:"steps,omitempty"`
+}
+
+// ParentCall names a tool call of a run in another session.
+type ParentCall struct {
+	Session string `json:"session"`
+	Run     string `json:"run"`
+	Call    string `json:"call"`
+}
+
+// Child names the run that does the work of a tool call, in a session of its own.
+type Child struct {
+	Session string `json:"session"`
+	Run     string `json:"run"`
+	Agent   string `json:"agent"`
 }
 
 // Step is one attempt at one model call, with the tool calls it asked for.

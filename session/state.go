@@ -21,7 +21,8 @@ type State struct {
 	Title     string          `json:"title,omitempty"`
 	Agent     string          `json:"agent,omitempty"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
-	Head      string          `json:"head,omitempty"` // the last message of the active branch
+	Parent    *ParentCall     `json:"parent,omitempty"` // the tool call that a subagent's session is for
+	Head      string          `json:"head,omitempty"`   // the last message of the active branch
 	CreatedAt time.Time       `json:"createdAt,omitzero"`
 	UpdatedAt time.Time       `json:"updatedAt,omitzero"` // the last fact
 
@@ -234,8 +235,12 @@ func (s *State) WorkOf(run *Run) Work {
 	case Queued:
 		w.Due = !s.inInbox(run.ID)
 	case Waiting:
+		if run.CancelRequestedAt != nil { // a worker tells its family, and ends it
+			w.Due = true
+			return w
+		}
 		switch run.WaitingReason {
-		case WaitApproval, WaitToolOutcome:
+		case WaitApproval, WaitToolOutcome, WaitChildRun, WaitCallback:
 			w.Due = s.canGoOn(run)
 			if !w.Due && run.WaitingUntil != nil {
 				w.Due, w.At = true, *run.WaitingUntil
@@ -252,13 +257,13 @@ func (s *State) WorkOf(run *Run) Work {
 	return w
 }
 
-// canGoOn says that people have said enough for a run that waits for them to
-// do something: one of its calls may start or was refused, or none needs a word.
+// canGoOn says that enough was said for a run that waits for people or for
+// others' work to do something: one of its calls may start or was refused, or none needs a word.
 func (s *State) canGoOn(run *Run) bool {
 	needed := false
 	for _, c := range s.Calls(run) {
 		switch {
-		case c.Status == CallUnknown:
+		case c.Status == CallUnknown, c.Status == CallDeferred:
 			needed = true
 		case c.Status != CallCalled:
 		case s.pending(c):

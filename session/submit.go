@@ -30,6 +30,8 @@ type Submit struct {
 	Title         string // for a session that this message begins; default: the first words
 	// Run and Output are fresh ids: of the run, and of the assistant message it writes.
 	Run, Output string
+	// Child makes the run a subagent's, in a session that it begins. Default: nobody's.
+	Child *ChildOf
 	// At and Grace bound the cancel that interrupt and rollback ask for.
 	At    time.Time
 	Grace time.Duration
@@ -38,6 +40,13 @@ type Submit struct {
 	Accepted string
 	// Repeated is set by Decide when the message had been accepted before.
 	Repeated bool
+}
+
+// ChildOf is whose child a run is.
+type ChildOf struct {
+	Parent ParentCall
+	// Depth and TokenLimit are those of the run: see [Run].
+	Depth, TokenLimit int
 }
 
 // Digest is the fingerprint of what was submitted.
@@ -83,12 +92,17 @@ func (c *Submit) Decide(s *State) ([]Event, error) {
 	if !s.Exists() {
 		events = append(events, Event{Data: Created{
 			Tenant: c.Tenant, Owner: c.Owner, Title: firstOf(c.Title, titleOf(c.Parts)), Agent: agent,
+			Parent: c.parentCall(),
 		}})
 	}
 	c.Accepted = c.Run
 	accepted := RunQueued{Agent: agent, Input: c.ID, Message: c.Output, Background: c.Background}
 	if c.Background {
 		accepted.Title = titleOf(c.Parts)
+	}
+	if c.Child != nil {
+		accepted.ParentRunID, accepted.Parent = c.Child.Parent.Run, c.parentCall()
+		accepted.Depth, accepted.TokenLimit = c.Child.Depth, c.Child.TokenLimit
 	}
 	queued := Event{Run: c.Run, Data: accepted}
 	active := s.Active()
@@ -103,6 +117,14 @@ func (c *Submit) Decide(s *State) ([]Event, error) {
 		return append(events, queued, s.deliver(c.message(s.parent(c.Parent)), digest)), nil
 	}
 	return c.queue(s, active, queued, digest, events)
+}
+
+func (c *Submit) parentCall() *ParentCall {
+	if c.Child == nil {
+		return nil
+	}
+	parent := c.Child.Parent
+	return &parent
 }
 
 // reserved says that an answer that is still to come has this id.

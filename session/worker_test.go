@@ -136,13 +136,16 @@ func (w *world) again(s *session.State, run *session.Run, st session.Step) []ses
 // tools brings one call on, or ends the step, or waits for what the calls wait for.
 func (w *world) tools(s *session.State, run *session.Run) []session.Event {
 	calls := s.Calls(run)
-	unknown, pending, open := false, false, false
+	unknown, pending, deferred, open := false, false, false, false
 	for _, c := range calls {
 		switch {
 		case c.Status.Settled():
 			continue
 		case c.Status == session.CallUnknown:
 			unknown = true
+			continue
+		case c.Status == session.CallDeferred:
+			deferred = true
 			continue
 		case c.Status == session.CallStarted:
 			return []session.Event{emit(run, w.result(run, c))}
@@ -151,7 +154,11 @@ func (w *world) tools(s *session.State, run *session.Run) []session.Event {
 		a := s.Approval(c.Approval)
 		switch {
 		case c.Approval == "" || a.Status == session.StatusApproved:
-			return []session.Event{emit(run, session.ToolStarted{Message: run.Message, Call: c.ID, Try: c.Try + 1, Key: run.ID + c.ID})}
+			started := session.ToolStarted{Message: run.Message, Call: c.ID, Try: c.Try + 1, Key: run.ID + c.ID}
+			if often(w.rt, 2, "a subagent's") {
+				started.Child = &session.Child{Session: "ses_" + c.ID, Run: "r_" + c.ID, Agent: "helper"}
+			}
+			return []session.Event{emit(run, started)}
 		case a.Status == session.StatusPending && often(w.rt, 1, "expires"):
 			return []session.Event{emit(run, session.ApprovalExpired{ID: a.ID}), emit(run, session.ToolDenied{Message: run.Message, Call: c.ID})}
 		case a.Status == session.StatusPending:
@@ -165,6 +172,8 @@ func (w *world) tools(s *session.State, run *session.Run) []session.Event {
 		return []session.Event{emit(run, session.RunWaiting{Reason: session.WaitToolOutcome})}
 	case pending:
 		return []session.Event{emit(run, session.RunWaiting{Reason: session.WaitApproval})}
+	case deferred:
+		return []session.Event{emit(run, session.RunWaiting{Reason: session.WaitChildRun})}
 	case open:
 		w.rt.Fatal("a call is open and nothing can be done about it")
 	}
@@ -176,7 +185,9 @@ func (w *world) result(run *session.Run, c *session.ToolCall) session.Data {
 	if c.Effects != session.Unsafe && often(w.rt, 2, "starts again") {
 		return session.ToolStarted{Message: run.Message, Call: c.ID, Try: c.Try + 1, Key: c.Key}
 	}
-	switch pick(w.rt, "result", "progress", "completed", "null", "failed") {
+	switch pick(w.rt, "result", "progress", "completed", "null", "failed", "deferred", "deferred") {
+	case "deferred":
+		return session.ToolDeferred{Message: run.Message, Call: c.ID}
 	case "progress":
 		return session.ToolProgress{Message: run.Message, Call: c.ID, Progress: session.Progress{Message: "half", Fraction: 0.5}}
 	case "null":
@@ -197,6 +208,9 @@ func (w *world) finishes(run *session.Run) {
 	for _, c := range w.state.Calls(run) {
 		if c.Status == session.CallUnknown {
 			_ = w.act(session.ResolveTool{Run: run.ID, Call: c.ID, Outcome: session.OutcomeFail, By: "ann"}.Decide)
+		}
+		if c.Status == session.CallDeferred {
+			_ = w.act(session.CompleteCall{Run: run.ID, Call: c.ID, Error: &session.Failure{Code: "over"}}.Decide)
 		}
 	}
 	if run.Status == session.Queued && !w.state.WorkOf(run).Due {

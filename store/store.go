@@ -110,16 +110,18 @@ type Index interface {
 
 // SessionRow is a session in a list.
 type SessionRow struct {
-	ID        string    `json:"id"`
-	Tenant    string    `json:"-"`
-	Owner     string    `json:"-"`
-	Title     string    `json:"title"`
-	Agent     string    `json:"agent,omitempty"`
-	Status    string    `json:"status"`        // idle, or the status of its active run
-	Run       string    `json:"run,omitempty"` // the active run
-	Approvals int       `json:"approvals"`     // pending
-	Inbox     int       `json:"inbox"`
-	Seq       int64     `json:"seq"` // of the last fact
+	ID        string `json:"id"`
+	Tenant    string `json:"-"`
+	Owner     string `json:"-"`
+	Title     string `json:"title"`
+	Agent     string `json:"agent,omitempty"`
+	Status    string `json:"status"`        // idle, or the status of its active run
+	Run       string `json:"run,omitempty"` // the active run
+	Approvals int    `json:"approvals"`     // pending
+	Inbox     int    `json:"inbox"`
+	Seq       int64  `json:"seq"` // of the last fact
+	// Parent is the session whose tool call a subagent's session is for.
+	Parent    string    `json:"parent,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 }
@@ -129,6 +131,9 @@ func RowOf(s *session.State) SessionRow {
 	row := SessionRow{
 		ID: s.ID, Tenant: s.Tenant, Owner: s.Owner, Title: s.Title, Agent: s.Agent, Status: "idle",
 		Inbox: len(s.Inbox), Seq: s.FactSeq, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+	}
+	if s.Parent != nil {
+		row.Parent = s.Parent.Session
 	}
 	if run := s.Active(); run != nil {
 		row.Status, row.Run = string(run.Status), run.ID

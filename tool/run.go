@@ -68,6 +68,9 @@ func Run(ctx context.Context, t Tool, call Call) (Result, error) {
 			return Result{}, fmt.Errorf("tool %s: %w: %w", spec.Name, ErrAbandoned, context.Cause(callCtx))
 		}
 	}
+	if got.err == nil && got.result.Deferred != nil {
+		return got.result, nil
+	}
 	if got.err == nil {
 		value, err := session.CleanJSON(orNull(got.result.Value))
 		if err != nil {

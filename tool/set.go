@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,16 +33,32 @@ type member struct {
 // ^[a-zA-Z0-9_-]{1,64}$, parameters that are no JSON Schema of type object,
 // and effects that do not exist.
 func NewSet(tools ...Tool) (*Set, error) {
-	s := &Set{byName: make(map[string]member, len(tools))}
 	for i, t := range tools {
 		if t == nil {
 			return nil, fmt.Errorf("tool %d of the set is nil", i+1)
 		}
-		if err := s.add(t); err != nil {
+	}
+	return (&Set{byName: map[string]member{}}).And(tools...)
+}
+
+// And is the set with more tools behind its own. It refuses what [NewSet] refuses.
+func (s *Set) And(tools ...Tool) (*Set, error) {
+	if s != nil && len(tools) == 0 {
+		return s, nil
+	}
+	all := &Set{byName: map[string]member{}}
+	if s != nil {
+		all.specs, all.byName, all.sources = slices.Clone(s.specs), maps.Clone(s.byName), s.sources
+	}
+	if all.byName == nil { // of sources alone
+		all.byName = map[string]member{}
+	}
+	for _, t := range tools {
+		if err := all.add(t); err != nil {
 			return nil, err
 		}
 	}
-	return s, nil
+	return all, nil
 }
 
 // add is for sets that nobody else holds yet.

@@ -81,6 +81,15 @@ type Result struct {
 	// Files are images and whatever else is no text, in order. A model that can,
 	// sees them; a person can open them.
 	Files []File
+	// Deferred says that the work goes on without the worker, and that its result
+	// will be told later: Value and Files are not looked at. The run waits, and holds nothing.
+	Deferred *Deferred
+}
+
+// Deferred is a call that others work on.
+type Deferred struct {
+	// Until is when no result is waited for any more. The zero time: never.
+	Until time.Time
 }
 
 // File is a file that a call gave.

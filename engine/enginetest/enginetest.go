@@ -51,6 +51,14 @@ func ExerciseOn(t *testing.T, open func(t *testing.T, opts store.Options) store.
 		"ACallThatIsLostFollowsItsEffects":               followsEffects,
 		"ASteerIsHeardBeforeTheNextModelCall":            steers,
 		"AnEnqueuedMessageRunsNext":                      runsTheInbox,
+		"ADeferredCallHoldsNothingUntilOthersEndIt":      defers,
+		"ADeferredCallIsGivenUpAtItsTime":                givesUpDeferred,
+		"SubagentsWorkSideBySideAndTheirParentHoldsNone": carriesChildren,
+		"ASubagentThatFailsFailsItsCallOnly":             childFails,
+		"CancelOfAParentCancelsItsChildren":              cancelsChildren,
+		"CancelOfAChildIsToldToItsParent":                childIsCancelled,
+		"AChildOfALostWorkerEndsOnceAndIsToldOnce":       childChangesHands,
+		"SubagentsKeepToDepthAndTokens":                  boundsChildren,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

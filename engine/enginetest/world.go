@@ -52,6 +52,7 @@ type world struct {
 	make   Make
 	store  store.Store
 	script *modeltest.Script
+	helper *modeltest.Script
 	agents *agent.Book
 	deaf   atomic.Bool // commits are not told to the engines
 	lease  time.Duration
@@ -83,11 +84,16 @@ func newWorld(t *testing.T, on house, tools ...tool.Tool) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := agent.NewBook(agent.Agent{Name: "a", Model: "script", Tools: set})
+	return houseOf(t, on, agent.Agent{Name: "a", Model: "script", Tools: set})
+}
+
+// houseOf is a world with agents. The model "helper" has a script of its own.
+func houseOf(t *testing.T, on house, agents ...agent.Agent) *world {
+	book, err := agent.NewBook(agents...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, make: on.make, script: modeltest.NewScript(), agents: book, lease: testLease, changed: newChan()}
+	w := &world{t: t, make: on.make, script: modeltest.NewScript(), helper: modeltest.NewScript(), agents: book, lease: testLease, changed: newChan()}
 	w.store = on.open(t, store.Options{OnCommit: w.told})
 	return w
 }
@@ -115,7 +121,7 @@ func (w *world) worker() *worker {
 	k := &worker{link: &link{Store: w.store}, stop: stop, done: make(chan error, 1)}
 	k.Engine = w.make(&engine.Carrier{
 		Store: k.link, Agents: w.agents, Log: slog.New(slog.DiscardHandler),
-		Models:  func(string) (model.Model, error) { return w.script, nil },
+		Models:  w.model,
 		Backoff: engine.Backoff{First: 10 * time.Millisecond, Max: 50 * time.Millisecond},
 	}, w.lease)
 	w.mu.Lock()
@@ -124,6 +130,13 @@ func (w *world) worker() *worker {
 	go func() { k.done <- k.Run(ctx) }()
 	w.t.Cleanup(k.end)
 	return k
+}
+
+func (w *world) model(ref string) (model.Model, error) {
+	if ref == "helper" {
+		return w.helper, nil
+	}
+	return w.script, nil
 }
 
 // end stops the worker and waits for it.

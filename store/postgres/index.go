@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	sessionColumns = `id, tenant, owner, title, agent, status, run, approvals, inbox, seq, created_at, updated_at`
+	sessionColumns = `id, tenant, owner, title, agent, status, run, approvals, inbox, seq, parent, created_at, updated_at`
 
 	selectSession  = `SELECT ` + sessionColumns + ` FROM sessions WHERE id = $1`
 	selectSessions = `
@@ -188,7 +188,7 @@ func find[T any](ctx context.Context, s *Store, kind, id string, ask func(q quer
 func scanSession(row pgx.Row) (r store.SessionRow, err error) {
 	var title, agent []byte
 	var created, updated int64
-	err = row.Scan(&r.ID, &r.Tenant, &r.Owner, &title, &agent, &r.Status, &r.Run, &r.Approvals, &r.Inbox, &r.Seq, &created, &updated)
+	err = row.Scan(&r.ID, &r.Tenant, &r.Owner, &title, &agent, &r.Status, &r.Run, &r.Approvals, &r.Inbox, &r.Seq, &r.Parent, &created, &updated)
 	r.Title, r.Agent = string(title), string(agent)
 	r.CreatedAt, r.UpdatedAt = fromMillis(created), fromMillis(updated)
 	return r, err

@@ -15,12 +15,12 @@ import (
 
 const (
 	upsertSession = `
-INSERT INTO sessions (id, tenant, owner, title, search, agent, status, run, approvals, inbox, seq, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+INSERT INTO sessions (id, tenant, owner, title, search, agent, status, run, approvals, inbox, seq, parent, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (id) DO UPDATE SET tenant = excluded.tenant, owner = excluded.owner,
     title = excluded.title, search = excluded.search, agent = excluded.agent,
     status = excluded.status, run = excluded.run, approvals = excluded.approvals, inbox = excluded.inbox,
-    seq = excluded.seq, created_at = excluded.created_at, updated_at = excluded.updated_at`
+    seq = excluded.seq, parent = excluded.parent, created_at = excluded.created_at, updated_at = excluded.updated_at`
 
 	upsertMessage = `
 INSERT INTO messages (session, id, body) VALUES ($1, $2, $3)
@@ -76,7 +76,7 @@ func (b *batch) writeModels(c *change) {
 		row := store.RowOf(s)
 		c.row = &row
 		b.writes.Queue(upsertSession, row.ID, row.Tenant, row.Owner, []byte(row.Title), []byte(strings.ToLower(row.Title)), []byte(row.Agent),
-			row.Status, row.Run, row.Approvals, row.Inbox, row.Seq, millis(row.CreatedAt), millis(row.UpdatedAt))
+			row.Status, row.Run, row.Approvals, row.Inbox, row.Seq, row.Parent, millis(row.CreatedAt), millis(row.UpdatedAt))
 	}
 	for _, id := range changed.Messages {
 		if m := s.Message(id); m != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	sessionColumns = `id, tenant, owner, title, agent, status, run, approvals, inbox, seq, created_at, updated_at`
+	sessionColumns = `id, tenant, owner, title, agent, status, run, approvals, inbox, seq, parent, created_at, updated_at`
 
 	selectSession  = `SELECT ` + sessionColumns + ` FROM sessions WHERE id = ?`
 	selectSessions = `
@@ -213,7 +213,7 @@ type scanner interface{ Scan(dest ...any) error }
 
 func scanSession(row scanner) (r store.SessionRow, err error) {
 	var created, updated int64
-	err = row.Scan(&r.ID, &r.Tenant, &r.Owner, &r.Title, &r.Agent, &r.Status, &r.Run, &r.Approvals, &r.Inbox, &r.Seq, &created, &updated)
+	err = row.Scan(&r.ID, &r.Tenant, &r.Owner, &r.Title, &r.Agent, &r.Status, &r.Run, &r.Approvals, &r.Inbox, &r.Seq, &r.Parent, &created, &updated)
 	r.CreatedAt, r.UpdatedAt = fromMillis(created), fromMillis(updated)
 	return r, err
 }

@@ -14,12 +14,12 @@ import (
 
 const (
 	upsertSession = `
-INSERT INTO sessions (id, tenant, owner, title, search, agent, status, run, approvals, inbox, seq, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO sessions (id, tenant, owner, title, search, agent, status, run, approvals, inbox, seq, parent, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET tenant = excluded.tenant, owner = excluded.owner,
     title = excluded.title, search = excluded.search, agent = excluded.agent,
     status = excluded.status, run = excluded.run, approvals = excluded.approvals, inbox = excluded.inbox,
-    seq = excluded.seq, created_at = excluded.created_at, updated_at = excluded.updated_at`
+    seq = excluded.seq, parent = excluded.parent, created_at = excluded.created_at, updated_at = excluded.updated_at`
 
 	upsertMessage = `
 INSERT INTO messages (session, id, body) VALUES (?, ?, ?)
@@ -121,7 +121,7 @@ func (b *batch) writeJSON(query string, v any, columns ...any) int64 {
 
 func (b *batch) writeSession(r store.SessionRow) {
 	_, _ = b.exec(upsertSession, r.ID, r.Tenant, r.Owner, r.Title, strings.ToLower(r.Title), r.Agent, r.Status, r.Run,
-		r.Approvals, r.Inbox, r.Seq, millis(r.CreatedAt), millis(r.UpdatedAt))
+		r.Approvals, r.Inbox, r.Seq, r.Parent, millis(r.CreatedAt), millis(r.UpdatedAt))
 }
 
 func (b *batch) writeRun(c *change, run *session.Run) {

@@ -156,6 +156,17 @@ func (b *builder) makeAgent(i int) {
 	if t := a.Temperature; t != nil && (*t < 0 || *t > 2) {
 		b.fault(path+".temperature", "a temperature is from 0 to 2, not %v", *t)
 	}
+	for j, name := range a.Subagents {
+		at := fmt.Sprintf("%s.subagents[%d]", path, j)
+		switch {
+		case !slices.ContainsFunc(b.config.Agents, func(o AgentConfig) bool { return o.Name == name }):
+			b.fault(at, "there is no agent %q", name)
+		case slices.Contains(a.Subagents[:j], name):
+			b.fault(at, "the agent has the subagent %q already", name)
+		case slices.ContainsFunc(a.Tools, func(t ToolConfig) bool { return t.Name == name }):
+			b.fault(at, "the agent has a tool %q: a subagent is a tool of its name", name)
+		}
+	}
 	if a.ApprovalTimeout < 0 {
 		b.fault(path+".approvalTimeout", "%v is negative", a.ApprovalTimeout)
 	}
@@ -167,7 +178,7 @@ func (b *builder) makeAgent(i int) {
 	b.agents = append(b.agents, agent.Agent{
 		Name: a.Name, Description: a.Description, Model: a.Model, Instructions: a.Instructions, Tools: b.makeTools(path, a),
 		MaxTokens: a.MaxTokens, Temperature: a.Temperature, Reasoning: a.Reasoning, Limits: a.Limits, Context: a.Context,
-		ApprovalTimeout: a.ApprovalTimeout,
+		ApprovalTimeout: a.ApprovalTimeout, Subagents: a.Subagents,
 	})
 }
 
@@ -183,6 +194,8 @@ func (b *builder) checkLimits(path string, l agent.Limits) {
 	b.notNegative(path+".toolOutput", l.ToolOutput)
 	b.notNegative(path+".attempts", l.Attempts)
 	b.notNegative(path+".crashes", l.Crashes)
+	b.notNegative(path+".depth", l.Depth)
+	b.notNegative(path+".children", l.Children)
 	if l.Time < 0 {
 		b.fault(path+".time", "%v is negative", l.Time)
 	}

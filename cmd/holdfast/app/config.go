@@ -51,7 +51,8 @@ type AgentConfig struct {
 	Model        string        `yaml:"model"` // "provider/name"
 	Instructions string        `yaml:"instructions"`
 	Tools        []ToolConfig  `yaml:"tools"`
-	MCP          []string      `yaml:"mcp"` // the servers whose tools it has
+	MCP          []string      `yaml:"mcp"`       // the servers whose tools it has
+	Subagents    []string      `yaml:"subagents"` // the agents that it may give tasks to
 	MaxTokens    int           `yaml:"maxTokens"`
 	Temperature  *float64      `yaml:"temperature"`
 	Reasoning    string        `yaml:"reasoning"`

@@ -59,6 +59,7 @@ func state(run session.Run) string {
 	case run.Status == session.Waiting:
 		text += " for " + map[session.WaitingReason]string{
 			session.WaitApproval: "an approval", session.WaitToolOutcome: "a tool's outcome",
+			session.WaitChildRun: "a subagent", session.WaitCallback: "the result of a call",
 			session.WaitRetry: "the next attempt", session.WaitWorker: "a worker",
 		}[run.WaitingReason]
 	case run.Status == session.Failed && run.Error != nil:

@@ -58,6 +58,10 @@ func waiting(run *session.Run, now time.Time) string {
 		return "waits for an approval" + until(run.WaitingUntil, now)
 	case session.WaitToolOutcome:
 		return "waits for somebody to say what a tool call did"
+	case session.WaitChildRun:
+		return "waits for a subagent" + until(run.WaitingUntil, now)
+	case session.WaitCallback:
+		return "waits for the result of a call" + until(run.WaitingUntil, now)
 	case session.WaitWorker:
 		return "waits for a worker" + until(run.WaitingUntil, now)
 	}

@@ -9,7 +9,7 @@
 
 import { Draft, type Mutable } from "./draft.ts";
 import { isTerminal, type State } from "./state.ts";
-import type { Approval, EventData, Frame, KnownEvent, Part, Run, ToolCall, Usage } from "./wire.ts";
+import type { Approval, EventData, Failure, Frame, KnownEvent, Part, Run, ToolCall, Usage } from "./wire.ts";
 
 const deltas = new Set(["text.delta", "reasoning.delta", "tool.input.delta", "tool.progress"]);
 
@@ -58,8 +58,9 @@ type Of<T extends keyof EventData> = Extract<KnownEvent, { type: T }>;
 
 /** What each event does, in the order of the protocol's page. What is not here changes nothing but the cursor. */
 const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => void } = {
-  "session.created"(draft, { at, data: { title, agent, metadata } }) {
-    Object.assign(draft.shown.session, given({ title, agent, metadata }), { createdAt: at });
+  "session.created"(draft, { at, data: { title, agent, metadata, parent } }) {
+    const fields = { title, agent, metadata, parent: parent?.session };
+    Object.assign(draft.shown.session, given(fields), { createdAt: at });
   },
   "session.updated"(draft, { data: { title, metadata, head } }) {
     if (title !== undefined) draft.shown.session.title = title;
@@ -96,11 +97,10 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
   "inbox.delivered": (draft, { data }) => dropInbox(draft, data.id),
 
   "run.queued"(draft, e) {
-    const { input } = e.data;
-    const id = e.run;
+    const { run: id, data } = e;
     if (!id || draft.run(id)) return;
     draft.writableRun({
-      ...e.data,
+      ...data,
       id,
       session: e.session,
       status: "queued",
@@ -110,31 +110,21 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
       usage: { inputTokens: 0, outputTokens: 0 },
     });
     // A steer whose run ended first now has a run of its own.
-    const steer = draft.shown.inbox.find((item) => item.message.id === input && item.mode === "steer");
+    const steer = draft.shown.inbox.find((item) => item.message.id === data.input && item.mode === "steer");
     if (!steer) return;
     draft.shown.inbox = draft.shown.inbox.map((item) =>
       item === steer ? { ...item, mode: "enqueue", run: id } : item,
     );
   },
-  "run.started"(draft, e) {
-    const run = openRun(draft, e);
-    if (run) Object.assign(run, { startedAt: e.at }, carried(e));
-  },
-  "run.resumed"(draft, e) {
-    const run = openRun(draft, e);
-    if (!run) return;
-    forgetWait(run);
-    delete run.error;
-    Object.assign(run, carried(e));
-  },
+  "run.started": (draft, e) => carry(draft, e, { startedAt: e.at }),
+  "run.resumed": (draft, e) => carry(draft, e),
   "run.waiting"(draft, e) {
     const run = openRun(draft, e);
     if (!run) return;
     const { reason, until, error } = e.data;
     leave(run, e.at);
     delete run.error;
-    wait(run, reason, until);
-    if (error) run.error = error;
+    wait(run, reason, until, error);
   },
   "run.cancel_requested"(draft, e) {
     const run = openRun(draft, e);
@@ -208,29 +198,28 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
   },
 
   "tool.called"(draft, e) {
-    const { message, call: id, name, ...fields } = e.data;
+    const { message, call: id, ...fields } = e.data;
     const m = draft.writing(message);
     if (!m) return;
     m.parts = m.parts.filter((p) => p.state !== "streaming" || p.tool?.id !== id);
     if (!m.parts.some((p) => p.tool?.id === id)) {
-      draft.addPart(m, { type: "tool", ...place(e), tool: { id, name, status: "writing" } });
+      draft.addPart(m, { type: "tool", ...place(e), tool: { id, name: fields.name, status: "writing" } });
     }
     const call = draft.call(m, id);
     if (call?.status !== "writing") return;
     delete call.arguments;
     delete call.rawArguments;
     delete call.argumentsBlob;
-    const { arguments: args, rawArguments, argumentsBlob, effects, approval } = fields;
-    Object.assign(call, given({ name, arguments: args, rawArguments, argumentsBlob, effects, approval }));
-    call.status = "called";
+    Object.assign(call, fields, { status: "called" });
   },
   "tool.started": (draft, e) => change(draft, e, "started", { startedAt: e.at }),
+  "tool.deferred": (draft, e) => change(draft, e, "deferred"),
   "tool.progress"(draft, e) {
     const call = openCall(draft, e);
     if (call) call.progress = e.data.progress;
   },
-  "tool.completed": (draft, e) => change(draft, e, "completed", { result: null, endedAt: e.at }),
-  "tool.failed": (draft, e) => change(draft, e, "failed", { endedAt: e.at }),
+  "tool.completed": (draft, e) => endCall(draft, e, "completed", { result: null }),
+  "tool.failed": (draft, e) => endCall(draft, e, "failed", {}),
   "tool.denied": (draft, e) => change(draft, e, "denied", { endedAt: e.at }),
   "tool.cancelled": (draft, e) => change(draft, e, "cancelled", { endedAt: e.at, note: e.data.reason }),
   "tool.unknown": (draft, e) => change(draft, e, "unknown"),
@@ -313,6 +302,7 @@ type InCall = {
     readonly message: string;
     readonly call: string;
     readonly reason?: string;
+    readonly usage?: Usage;
     readonly evidence?: unknown;
   };
 };
@@ -324,22 +314,37 @@ function openCall(draft: Draft, { data }: InCall): Mutable<ToolCall> | undefined
   return call && !isSettled(call) ? call : undefined;
 }
 
-function isSettled({ status }: ToolCall): boolean {
-  return status === "completed" || status === "failed" || status === "denied" || status === "cancelled";
+function isSettled(call: ToolCall): boolean {
+  return isTerminal(call) || call.status === "denied";
 }
+
+type CallFields = { [K in keyof ToolCall]?: ToolCall[K] | undefined };
 
 /** Gives the call another status, and sets what is given and what the event says, if something can still happen to it. */
 function change(
   draft: Draft,
   e: InCall,
   status: ToolCall["status"],
-  fields: { [K in keyof ToolCall]?: ToolCall[K] | undefined } = {},
-): void {
+  fields: CallFields = {},
+): Mutable<ToolCall> | undefined {
   const call = openCall(draft, e);
-  if (!call) return;
+  if (!call) return undefined;
   delete call.progress;
-  const { message: _, call: __, reason: ___, evidence: ____, ...said } = e.data;
-  Object.assign(call, { status }, given(fields), said);
+  delete call.until;
+  const { message: _, call: __, reason: ___, evidence: ____, usage: _____, ...said } = e.data;
+  return Object.assign(call, { status }, given(fields), said);
+}
+
+/** Ends a call that was made. What a subagent used counts as its parent's. */
+function endCall(
+  draft: Draft,
+  e: Of<"tool.completed" | "tool.failed">,
+  status: ToolCall["status"],
+  fields: CallFields,
+): void {
+  const { usage } = e.data;
+  const run = change(draft, e, status, { ...fields, endedAt: e.at }) && usage && openRun(draft, e);
+  if (run) run.usage = sum(run.usage, usage);
 }
 
 /** Sets who spoke on a call, and what they said. */
@@ -380,14 +385,19 @@ function endRun(
   draft.shown.approvals = draft.shown.approvals.filter((a) => a.run !== run.id);
 }
 
-/** What a run has while a worker carries it. */
-function carried({ at, data: { worker, fence } }: Of<"run.started" | "run.resumed">): Partial<Run> {
-  return { status: "running", claimedAt: at, worker, fence };
+/** Has a worker carry the run. */
+function carry(draft: Draft, e: Of<"run.started" | "run.resumed">, fields?: { startedAt: string }): void {
+  const run = openRun(draft, e);
+  if (!run) return;
+  const { worker, fence } = e.data;
+  forgetWait(run);
+  delete run.error;
+  Object.assign(run, { status: "running", claimedAt: e.at, worker, fence }, fields);
 }
 
-function wait(run: Mutable<Run>, reason: string, until: string | undefined): void {
+function wait(run: Mutable<Run>, waitingReason: string, waitingUntil?: string, error?: Failure): void {
   forgetWait(run);
-  Object.assign(run, { status: "waiting" }, given({ waitingReason: reason, waitingUntil: until }));
+  Object.assign(run, { status: "waiting" }, given({ waitingReason, waitingUntil, error }));
 }
 
 function forgetWait(run: Mutable<Run>): void {

@@ -31,6 +31,7 @@ export type ProblemCode =
   | "approval_decided"
   | "approval_gone"
   | "tool_outcome_known"
+  | "call_not_open"
   | "inbox_delivered"
   | "too_large"
   | "invalid"

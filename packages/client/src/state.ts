@@ -143,6 +143,6 @@ export function below(places: State["places"], head: string | undefined): Below 
 }
 
 /** Whether nothing more happens to a run. */
-export function isTerminal(run: Pick<Run, "status">): boolean {
+export function isTerminal(run: { readonly status: string }): boolean {
   return run.status === "completed" || run.status === "failed" || run.status === "cancelled";
 }

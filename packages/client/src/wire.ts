@@ -19,7 +19,14 @@ export type Json =
 export type RunStatus = "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled";
 
 /** What a waiting run waits for. More reasons may come. */
-export type WaitingReason = "approval" | "tool_outcome" | "retry" | "worker" | (string & {});
+export type WaitingReason =
+  | "approval"
+  | "tool_outcome"
+  | "child_run"
+  | "callback"
+  | "retry"
+  | "worker"
+  | (string & {});
 
 /** What to do with a message while a run is active. The default is `enqueue`. */
 export type OnBusy = "enqueue" | "reject" | "interrupt" | "rollback" | "steer";
@@ -32,6 +39,7 @@ export type CallStatus =
   | "writing"
   | "called"
   | "started"
+  | "deferred"
   | "completed"
   | "failed"
   | "denied"
@@ -84,6 +92,10 @@ export type ToolCall = {
   readonly files?: readonly File[];
   readonly cut?: number;
   readonly error?: Failure;
+  /** The subagent's run that does its work. */
+  readonly child?: Child;
+  /** When a deferred call is given up. */
+  readonly until?: string;
   readonly by?: string;
   readonly note?: string;
   readonly startedAt?: string;
@@ -170,6 +182,12 @@ export type Step = {
   readonly retryAt?: string;
 };
 
+/** A tool call of a run in another session. */
+export type ParentCall = { readonly session: string; readonly run: string; readonly call: string };
+
+/** The run that does the work of a tool call, in a session of its own. */
+export type Child = { readonly session: string; readonly run: string; readonly agent: string };
+
 /** One execution. `steps` is there only when the run was asked for by its id. */
 export type Run = {
   readonly id: string;
@@ -185,6 +203,9 @@ export type Run = {
   /** The step that a retry goes on with: its message begins with the ones before. */
   readonly fromStep?: number;
   readonly parentRunId?: string;
+  readonly parent?: ParentCall;
+  readonly depth?: number;
+  readonly tokenLimit?: number;
   readonly currentStep: number;
   readonly attempt?: number;
   readonly waitingReason?: WaitingReason;
@@ -250,6 +271,8 @@ export type SessionRow = {
   readonly seq: number;
   readonly createdAt: string;
   readonly updatedAt: string;
+  /** The session whose tool call a subagent's session is for. */
+  readonly parent?: string;
   readonly metadata?: Json;
 };
 
@@ -296,6 +319,7 @@ export type EventData = {
     readonly title?: string;
     readonly agent?: string;
     readonly metadata?: Json;
+    readonly parent?: ParentCall;
   };
   "session.updated": { readonly title?: string; readonly metadata?: Json; readonly head?: string };
   "message.created": { readonly message: Message; readonly digest?: string };
@@ -314,6 +338,9 @@ export type EventData = {
     readonly retryOf?: string;
     readonly fromStep?: number;
     readonly parentRunId?: string;
+    readonly parent?: ParentCall;
+    readonly depth?: number;
+    readonly tokenLimit?: number;
   };
   "run.started": { readonly worker: string; readonly fence: number };
   "run.waiting": { readonly reason: WaitingReason; readonly until?: string; readonly error?: Failure };
@@ -363,7 +390,8 @@ export type EventData = {
     readonly effects: Effects;
     readonly approval?: string;
   };
-  "tool.started": OfCall & { readonly try: number; readonly key: string };
+  "tool.started": OfCall & { readonly try: number; readonly key: string; readonly child?: Child };
+  "tool.deferred": OfCall & { readonly until?: string };
   "tool.progress": OfCall & { readonly progress: Progress };
   "tool.completed": OfCall & {
     readonly result: Json;
@@ -371,8 +399,9 @@ export type EventData = {
     readonly files?: readonly File[];
     readonly cut?: number;
     readonly by?: string;
+    readonly usage?: Usage;
   };
-  "tool.failed": OfCall & { readonly error: Failure; readonly by?: string };
+  "tool.failed": OfCall & { readonly error: Failure; readonly by?: string; readonly usage?: Usage };
   "tool.denied": OfCall & { readonly by?: string; readonly note?: string };
   "tool.cancelled": OfCall & { readonly reason?: string };
   "tool.unknown": OfCall & { readonly evidence?: Json };

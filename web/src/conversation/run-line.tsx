@@ -112,6 +112,15 @@ function Waiting({ run }: { run: Run }): ReactElement | null {
       return (
         <Note icon={<Clock size={16} />}>Waiting for your word on a call whose outcome is unknown.</Note>
       );
+    case "child_run":
+      return <Note icon={<Clock size={16} />}>Waiting for a subagent to finish its task.</Note>;
+    case "callback":
+      return (
+        <Note icon={<Clock size={16} />}>
+          Waiting for a service to tell the result of a call
+          {until && until > now ? `, for ${countdown(until, now)} at most` : ""}. You can close this page.
+        </Note>
+      );
     case "retry":
       return (
         <div className="run-line waiting">

@@ -1,0 +1,4 @@
+-- +goose Up
+
+-- The session of the tool call that a subagent's session is for.
+ALTER TABLE sessions ADD COLUMN parent text NOT NULL DEFAULT '';
