@@ -47,7 +47,7 @@ func TestRT04ARetryGoesOnFromTheFailedStep(t *testing.T) {
 		"undisturbed":            func(*world, session.Run) {},
 		"killed when accepted":   func(w *world, _ session.Run) { w.crash() },
 		"killed in the step":     func(w *world, _ session.Run) { w.arrives(3); w.crash() },
-		"killed in its own tool": func(w *world, _ session.Run) { w.srv.ended(w.t); w.again() },
+		"killed in its own tool": func(w *world, _ session.Run) { w.llm.OpenGate("accepted"); w.srv.ended(w.t); w.again() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, settings{})
@@ -63,7 +63,7 @@ func TestRT04ARetryGoesOnFromTheFailedStep(t *testing.T) {
 			case "killed in the step":
 				w.llm.Script(fakellm.Reply(fakellm.Text("It was ch"), fakellm.BlackHole()), fakellm.Reply(fakellm.Text("It was charged.")))
 			case "killed in its own tool":
-				w.llm.Script(fakellm.Reply(fakellm.Call{ID: "d", Name: "boom", Args: `{"die":"once"}`}), fakellm.Reply(fakellm.Text("It was charged.")))
+				w.llm.Script(fakellm.Reply(fakellm.WaitGate("accepted"), fakellm.Call{ID: "d", Name: "boom", Args: `{"die":"once"}`}), fakellm.Reply(fakellm.Text("It was charged.")))
 			case "killed when accepted": // whether it was asked before it was killed or not
 				w.llm.Script(fakellm.Reply(fakellm.Text("It was charged.")).On(fakellm.Match{LastUser: "go"}).Times(fakellm.Forever))
 			default:
