@@ -28,7 +28,7 @@ services: ## install what the Go tests use of the system: PostgreSQL, Redis
 	@tools/need initdb=postgresql redis-server=redis-server
 
 .PHONY: test
-test: services vet bin/temporal node_modules ## all tests, with the race detector; what CI runs
+test: services vet bin/temporal node_modules ## all tests, with the race detector; CI runs this, and `faults` on the other stacks
 	$(GO) test -race -timeout 20m ./...
 
 .PHONY: check
