@@ -14,6 +14,8 @@ import (
 type Session struct {
 	store.SessionRow
 	Metadata json.RawMessage `json:"metadata,omitempty"`
+	// ForkedFrom is where it was copied from, if it is a fork.
+	ForkedFrom *session.Origin `json:"forkedFrom,omitempty"`
 }
 
 // Snapshot is a session at one seq: what a page needs to be rebuilt. The
@@ -203,7 +205,7 @@ func cloneRun(run *session.Run) session.Run {
 }
 
 func sessionOf(s *session.State) Session {
-	return Session{SessionRow: store.RowOf(s), Metadata: s.Metadata}
+	return Session{SessionRow: store.RowOf(s), Metadata: s.Metadata, ForkedFrom: s.ForkedFrom}
 }
 
 // MessagePage is a piece of a branch, oldest message first.
@@ -235,6 +237,33 @@ func (r *Runtime) Messages(ctx context.Context, p Principal, id, before string, 
 		}
 		page.Seq = s.Seq
 		shown, page.HasMore = branchOf(s, leaf, limit)
+		return nil
+	})
+	if err != nil {
+		return MessagePage{}, err
+	}
+	page.Messages, err = r.bodies(ctx, id, shown)
+	return page, err
+}
+
+// Through gives the branch that leads through a message, from that message on,
+// oldest first, at most limit messages (default 50, at most 500). HasMore says that it goes on behind them.
+func (r *Runtime) Through(ctx context.Context, p Principal, id, message string, limit int) (MessagePage, error) {
+	if limit <= 0 {
+		limit = 50
+	}
+	limit = min(limit, 500)
+	var page MessagePage
+	var shown branch
+	err := r.view(ctx, p, id, func(s *session.State) error {
+		if s.Message(message) == nil {
+			return &session.Error{Code: session.NotFound, Field: "through", Message: "there is no message " + message}
+		}
+		path := s.Path(newestBelow(s, message))
+		path = path[slices.Index(path, message):]
+		page.Seq, page.HasMore = s.Seq, len(path) > limit
+		path = path[:min(limit, len(path))]
+		shown, _ = branchOf(s, path[len(path)-1], len(path))
 		return nil
 	})
 	if err != nil {

@@ -307,7 +307,10 @@ func (w *world) post(sessionID string, s submission) answer {
 
 // snapshot is a session as a page gets it.
 type snapshot struct {
-	Session   struct{ ID, Status, Title string }
+	Session struct {
+		ID, Status, Title string
+		ForkedFrom        *session.Origin
+	}
 	Seq       int64
 	Head      string
 	Messages  []session.Message

@@ -123,7 +123,7 @@ func fold(t *testing.T, s *session.State, f session.Frame) {
 // known are siblings that the state does not have itself.
 func view(s *session.State, known map[session.Place][]string) holdfast.Snapshot {
 	snap := holdfast.Snapshot{
-		Session: holdfast.Session{SessionRow: store.RowOf(s), Metadata: s.Metadata},
+		Session: holdfast.Session{SessionRow: store.RowOf(s), Metadata: s.Metadata, ForkedFrom: s.ForkedFrom},
 		Seq:     s.Seq, Head: s.Head,
 		Messages: []session.Message{}, Runs: []session.Run{}, Approvals: []session.Approval{}, Inbox: []session.InboxItem{},
 	}
@@ -269,7 +269,7 @@ func fromSnapshot(t *testing.T, raw json.RawMessage) (*session.State, map[sessio
 	}
 	row := snap.Session.SessionRow
 	kept := session.State{
-		ID: row.ID, Seq: snap.Seq, FactSeq: row.Seq, Title: row.Title, Agent: row.Agent, Metadata: snap.Session.Metadata,
+		ID: row.ID, Seq: snap.Seq, FactSeq: row.Seq, Title: row.Title, Agent: row.Agent, Metadata: snap.Session.Metadata, ForkedFrom: snap.Session.ForkedFrom,
 		Head: snap.Head, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 	}
 	if row.Parent != "" {
@@ -360,7 +360,7 @@ func TestTheProtocolPageNamesEveryEventAndEveryErrorOfTheDomain(t *testing.T) {
 }
 
 var eventTypes = []string{
-	"session.created", "session.updated", "message.created", "message.completed", "message.interrupted",
+	"session.created", "session.updated", "session.forked", "message.created", "message.completed", "message.interrupted",
 	"inbox.queued", "inbox.edited", "inbox.removed", "inbox.delivered",
 	"run.queued", "run.started", "run.waiting", "run.resumed", "run.cancel_requested", "run.reconciled",
 	"run.completed", "run.failed", "run.cancelled",

@@ -151,6 +151,20 @@ func retryFromStep(s *script) {
 	s.end("run_again", session.RunCompleted{Usage: s.run("run_again").Usage})
 }
 
+func fork(s *script) {
+	s.do(session.Fork{
+		From: session.Origin{Session: "ses_0", Message: "ans_0"}, Tenant: "local", Owner: "local", Title: "Before (fork)", Agent: "demo",
+		Messages: []session.Message{
+			{ID: "msg_0", Role: session.RoleUser, Parts: text("What was before?"), Status: session.MessageWhole, Run: "run_0"},
+			{ID: "ans_0", Role: session.RoleAssistant, Parent: "msg_0", Parts: text("This, bef"), Status: session.MessageCut, Reason: "cancelled", Run: "run_0"},
+		},
+	}.Decide)
+	s.mark()
+	s.submit("1", "And what comes?")
+	s.claim("run_1", "wrk_a")
+	s.answer("run_1", "That.")
+}
+
 func background(s *script) {
 	s.submit("1", "A long task.")
 	s.claim("run_1", "wrk_a")

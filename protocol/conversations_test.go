@@ -38,6 +38,7 @@ var scripts = map[string]struct {
 	"inbox-rollback":     {"A message takes the place of the one that is being answered.", inboxRollback},
 	"branches":           {"A message is edited, an answer made again, and the head moved between the branches.", branches},
 	"retry-from-step":    {"A retry goes on with the step that failed: its message begins with the one before.", retryFromStep},
+	"fork":               {"A session begins as a copy of another one, and goes on.", fork},
 	"background":         {"A background run goes beside the foreground run.", background},
 	"session":            {"A session begins without a message; title and metadata change.", sessionAlone},
 	"folded":             {"Deltas of ended runs were folded away: the facts say the same.", folded},

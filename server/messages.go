@@ -14,8 +14,9 @@ import (
 
 type listMessages struct {
 	InSession
-	Before string `query:"before" pattern:"^[A-Za-z0-9_-]{1,128}$" patternDescription:"an id: 1 to 128 letters, digits, _ or -" doc:"the message that the page leads to; absent: the end of the active branch"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" doc:"default: 50"`
+	Before  string `query:"before" pattern:"^[A-Za-z0-9_-]{1,128}$" patternDescription:"an id: 1 to 128 letters, digits, _ or -" doc:"the message that the page leads to; absent: the end of the active branch"`
+	Through string `query:"through" pattern:"^[A-Za-z0-9_-]{1,128}$" patternDescription:"an id: 1 to 128 letters, digits, _ or -" doc:"instead of before: the page begins with this message, and follows the branch that leads through it"`
+	Limit   int    `query:"limit" minimum:"1" maximum:"200" doc:"default: 50"`
 }
 
 type sendMessage struct {
@@ -54,6 +55,16 @@ func (s *Server) routeMessages() {
 }
 
 func (s *Server) listMessages(ctx context.Context, p holdfast.Principal, in *listMessages) (*reply[holdfast.MessagePage], error) {
+	if in.Through != "" && in.Before != "" {
+		return nil, &session.Error{Code: session.Invalid, Field: "through", Message: "before and through exclude each other"}
+	}
+	if in.Through != "" {
+		page, err := s.rt.Through(ctx, p, in.ID, in.Through, in.Limit)
+		if err != nil {
+			return nil, err
+		}
+		return ok(page), nil
+	}
 	page, err := s.rt.Messages(ctx, p, in.ID, in.Before, in.Limit)
 	if err != nil {
 		return nil, err

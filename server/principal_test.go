@@ -41,7 +41,7 @@ func TestWhatIsAnothersAnswersLikeWhatDoesNotExist(t *testing.T) {
 
 	bodies := map[string]string{
 		"updateSession": `{"title":"mine now"}`, "editInbox": `{"parts":[{"type":"text","text":"x"}]}`, "decideApproval": `{"decision":"approve"}`,
-		"resolveTool": `{"outcome":"failed"}`, "cancelRun": `{}`, "retryRun": `{}`, "listMessages": "",
+		"resolveTool": `{"outcome":"failed"}`, "cancelRun": `{}`, "retryRun": `{}`, "forkSession": `{"message":"msg_1"}`, "listMessages": "",
 	}
 	// A page asks for a chat before it says the first word in it.
 	quietly := map[string]int{"getChat": 200, "getChatMessages": 200, "resumeChat": 204, "stopChat": 200}

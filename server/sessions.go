@@ -56,6 +56,12 @@ type getSession struct {
 	Window int `query:"window" minimum:"1" maximum:"200" doc:"how many messages; default: 50"`
 }
 
+type forkSession struct {
+	InSession
+	Idempotent
+	Body api.ForkSession
+}
+
 type updateSession struct {
 	InSession
 	Body api.UpdateSession
@@ -75,6 +81,10 @@ func (s *Server) routeSessions() {
 	handle(s, route{
 		id: "updateSession", method: http.MethodPatch, path: "/v1/sessions/{id}", summary: "Change title, metadata or branch",
 	}, s.updateSession)
+	handle(s, route{
+		id: "forkSession", method: http.MethodPost, path: "/v1/sessions/{id}/fork", status: http.StatusCreated, also: http.StatusOK,
+		summary: "Begin a session with a copy of a branch up to a message",
+	}, s.forkSession)
 	handle(s, route{
 		id: "deleteSession", method: http.MethodDelete, path: "/v1/sessions/{id}", status: http.StatusNoContent,
 		summary: "Delete a session and all that is in it",
@@ -97,11 +107,24 @@ func (s *Server) createSession(ctx context.Context, p holdfast.Principal, in *cr
 	if err != nil {
 		return nil, err
 	}
+	return begun(done), nil
+}
+
+// begun answers what may have begun a session: 201, or 200 when it was there.
+func begun(done holdfast.Done[holdfast.Session]) *reply[api.SessionDone] {
 	out := &reply[api.SessionDone]{Status: http.StatusCreated, Body: api.SessionDone{Session: done.Is, Seq: done.Seq}}
 	if done.Repeated {
 		out.Status = http.StatusOK
 	}
-	return out, nil
+	return out
+}
+
+func (s *Server) forkSession(ctx context.Context, p holdfast.Principal, in *forkSession) (*reply[api.SessionDone], error) {
+	done, err := s.rt.Fork(ctx, p, in.InSession.ID, holdfast.Forking{ID: in.or(in.Body.ID, session.SessionPrefix), Message: in.Body.Message})
+	if err != nil {
+		return nil, err
+	}
+	return begun(done), nil
 }
 
 func (s *Server) listSessions(ctx context.Context, p holdfast.Principal, in *listSessions) (*reply[api.SessionList], error) {

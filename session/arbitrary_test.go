@@ -15,6 +15,7 @@ import (
 var payloads = []session.Data{
 	session.Created{},
 	session.Updated{},
+	session.Forked{},
 	session.MessageCreated{},
 	session.MessageCompleted{},
 	session.MessageInterrupted{},

@@ -212,7 +212,7 @@ func (a *audit) messageRule(e session.Event) error {
 		if m.Parent != "" && a.messages[m.Parent] == nil {
 			return fmt.Errorf("its parent %s does not exist", m.Parent)
 		}
-		a.messages[m.ID] = &auditedMessage{run: m.Run, role: m.Role, open: m.Role == session.RoleAssistant && m.Background == nil}
+		a.messages[m.ID] = &auditedMessage{run: m.Run, role: m.Role, open: m.Status == session.MessageStreaming}
 		return a.tells(e, m)
 	case session.MessageCompleted:
 		return end(d.Message)

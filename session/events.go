@@ -27,6 +27,9 @@ type Updated struct {
 	Head     *string         `json:"head,omitempty"`
 }
 
+// Forked says that the session began as a copy: message.created follow for what was copied.
+type Forked Origin
+
 // MessageCreated adds a message to the tree: a user message as it is delivered,
 // or the assistant message that a run is about to write.
 type MessageCreated struct {
@@ -339,6 +342,9 @@ func (Created) Type() string { return "session.created" }
 // Type is "session.updated".
 func (Updated) Type() string { return "session.updated" }
 
+// Type is "session.forked".
+func (Forked) Type() string { return "session.forked" }
+
 // Type is "message.created".
 func (MessageCreated) Type() string { return "message.created" }
 
@@ -451,7 +457,7 @@ func (ApprovalExpired) Type() string { return "approval.expired" }
 func (ApprovalVoided) Type() string { return "approval.voided" }
 
 var _ = []struct{}{
-	register[Created](), register[Updated](),
+	register[Created](), register[Updated](), register[Forked](),
 	register[MessageCreated](), register[MessageCompleted](), register[MessageInterrupted](),
 	register[InboxQueued](), register[InboxEdited](), register[InboxRemoved](), register[InboxDelivered](),
 	register[RunQueued](), register[RunStarted](), register[RunWaiting](), register[RunResumed](),

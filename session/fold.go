@@ -33,6 +33,10 @@ func (s *State) Apply(e Event) {
 		s.changes.Session = true
 	case Updated:
 		s.update(d)
+	case Forked:
+		from := Origin(d)
+		s.ForkedFrom = &from
+		s.changes.Session = true
 	case MessageCreated:
 		s.addMessage(e, d)
 	case MessageCompleted:

@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"iter"
 	"strings"
 	"time"
 )
@@ -222,6 +223,30 @@ func (m *Message) Streamed() []Part {
 		}
 	}
 	return parts
+}
+
+// Blobs are the large values that the message names.
+func (m *Message) Blobs() iter.Seq[*Blob] {
+	return func(yield func(*Blob) bool) {
+		for i := range m.Parts {
+			p := &m.Parts[i]
+			all := []*Blob{p.Blob}
+			if p.File != nil {
+				all = append(all, p.File.Blob)
+			}
+			if t := p.Tool; t != nil {
+				all = append(all, t.ArgumentsBlob, t.Blob)
+				for j := range t.Files {
+					all = append(all, t.Files[j].Blob)
+				}
+			}
+			for _, b := range all {
+				if b != nil && !yield(b) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Call finds the tool call with the given id, or gives nil.

@@ -13,18 +13,20 @@ import (
 // A State is not safe for concurrent use. Messages that can no longer change
 // may have shed their parts (see [State.Shed]): the store keeps those.
 type State struct {
-	ID        string          `json:"id"`
-	Seq       int64           `json:"seq"`
-	FactSeq   int64           `json:"factSeq,omitempty"` // the last fact: what folding deltas away does not change
-	Tenant    string          `json:"tenant"`
-	Owner     string          `json:"owner"`
-	Title     string          `json:"title,omitempty"`
-	Agent     string          `json:"agent,omitempty"`
-	Metadata  json.RawMessage `json:"metadata,omitempty"`
-	Parent    *ParentCall     `json:"parent,omitempty"` // the tool call that a subagent's session is for
-	Head      string          `json:"head,omitempty"`   // the last message of the active branch
-	CreatedAt time.Time       `json:"createdAt,omitzero"`
-	UpdatedAt time.Time       `json:"updatedAt,omitzero"` // the last fact
+	ID       string          `json:"id"`
+	Seq      int64           `json:"seq"`
+	FactSeq  int64           `json:"factSeq,omitempty"` // the last fact: what folding deltas away does not change
+	Tenant   string          `json:"tenant"`
+	Owner    string          `json:"owner"`
+	Title    string          `json:"title,omitempty"`
+	Agent    string          `json:"agent,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+	Parent   *ParentCall     `json:"parent,omitempty"` // the tool call that a subagent's session is for
+	// ForkedFrom is where it was copied from, if it is a fork.
+	ForkedFrom *Origin   `json:"forkedFrom,omitempty"`
+	Head       string    `json:"head,omitempty"` // the last message of the active branch
+	CreatedAt  time.Time `json:"createdAt,omitzero"`
+	UpdatedAt  time.Time `json:"updatedAt,omitzero"` // the last fact
 
 	// Messages are all messages, oldest first.
 	Messages []*Message `json:"messages"`

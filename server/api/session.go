@@ -22,6 +22,12 @@ type UpdateSession struct {
 	Head     *string         `json:"head,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$" patternDescription:"an id: 1 to 128 letters, digits, _ or -" doc:"a message: the newest below it becomes the head"`
 }
 
+// ForkSession begins a session with a copy of a branch.
+type ForkSession struct {
+	ID      string `json:"id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$" patternDescription:"an id: 1 to 128 letters, digits, _ or -" doc:"of the new session, chosen by the client so that repeating is safe"`
+	Message string `json:"message" pattern:"^[A-Za-z0-9_-]{1,128}$" patternDescription:"an id: 1 to 128 letters, digits, _ or -" doc:"the last message that is copied"`
+}
+
 // SessionDone is the answer of a command on a session.
 type SessionDone struct {
 	Session holdfast.Session `json:"session"`

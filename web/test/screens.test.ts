@@ -78,6 +78,41 @@ const screens: readonly {
     },
   },
   {
+    name: "a conversation with a background run and its result",
+    path: "/s/ses_beside",
+    prepare: async () => {
+      const { api } = world.current.client;
+      const parts = (text: string) => [{ type: "text" as const, text }];
+      const beside = { agent: "demo", background: true };
+      await api.send("ses_beside", { id: "msg_1", parts: parts("Plan a trip"), ...beside });
+      await world.current.until("ses_beside", (s) => s.messages.length === 1);
+      await api.send("ses_beside", {
+        id: "msg_2",
+        parts: parts("Run a long task of 200 seconds"),
+        ...beside,
+      });
+    },
+    ready: async (page) => {
+      await page.getByRole("article", { name: "Result of a background run" }).waitFor();
+      await page.getByRole("button", { name: "Run a long task of 200 seconds", exact: true }).click();
+      await page.getByRole("dialog").getByRole("progressbar").waitFor();
+    },
+  },
+  {
+    name: "two versions of an answer in comparison",
+    path: "/s/ses_compared",
+    prepare: async () => {
+      const { run } = await world.current.say("ses_compared", "Show markdown", "demo");
+      await world.current.until("ses_compared", (s) => s.session.status === "idle");
+      await world.current.client.api.retryRun(run.id);
+      await world.current.until("ses_compared", (s) => s.messages.some((m) => m.siblings?.length === 2));
+    },
+    ready: async (page) => {
+      await page.getByRole("button", { name: "Compare versions" }).click();
+      await page.getByRole("dialog").locator(".hljs-keyword").first().waitFor();
+    },
+  },
+  {
     name: "a session that is not there",
     path: "/s/ses_nowhere",
     ready: (page) => page.getByText("There is no such").waitFor(),

@@ -20,6 +20,7 @@ import (
 type sessionsCommand struct {
 	List   sessionsList   `cmd:"" default:"withargs" help:"List sessions, the last changed first (default)."`
 	Show   sessionsShow   `cmd:"" help:"Print a session: what was said, what is under way and what waits."`
+	Fork   sessionsFork   `cmd:"" help:"Begin a session with a copy of another one up to a message."`
 	Delete sessionsDelete `cmd:"" help:"Delete a session and all that is in it, for ever. Its runs are stopped."`
 }
 

@@ -295,6 +295,11 @@ func (c *Client) Cancel(ctx context.Context, runID, reason string) (done api.Run
 	return done, c.call(ctx, http.MethodPost, "/v1/runs/"+id(runID)+"/cancel", nil, api.CancelRun{Reason: reason}, &done)
 }
 
+// Fork begins a session with a copy of a branch.
+func (c *Client) Fork(ctx context.Context, sessionID string, f api.ForkSession) (done api.SessionDone, err error) {
+	return done, c.call(ctx, http.MethodPost, "/v1/sessions/"+id(sessionID)+"/fork", nil, f, &done)
+}
+
 // Retry goes on from where a run failed or was cancelled, as a run with an id of its own.
 func (c *Client) Retry(ctx context.Context, runID string, how api.RetryRun) (done api.RunDone, err error) {
 	return done, c.call(ctx, http.MethodPost, "/v1/runs/"+id(runID)+"/retry", nil, how, &done)

@@ -57,7 +57,7 @@ function isWaiting(part: Part): boolean {
 }
 
 function answers(views: readonly SessionView[]): readonly Message[] {
-  return views.at(-1)?.messages.filter(({ role, background }) => role === "assistant" && !background) ?? [];
+  return views.at(-1)?.messages.filter(({ role, run }) => role === "assistant" && run) ?? [];
 }
 
 /** What the server's adapter tells of a conversation. */

@@ -84,10 +84,19 @@ export class Api {
     return this.#ask("DELETE", path`/v1/sessions/${session}`, options);
   }
 
-  /** The messages before one on its own branch, oldest first. `limit` is 1 to 200, by default 50. */
+  /** Begins a session with a copy of the branch up to a message. With an `id`, repeating is safe. */
+  fork(
+    session: string,
+    body: { id?: string; message: string },
+    options?: RequestOptions,
+  ): Promise<{ session: SessionRow; seq: number }> {
+    return this.#ask("POST", path`/v1/sessions/${session}/fork`, options, body);
+  }
+
+  /** The messages before one on its own branch, or from one on, `through` which a branch leads, oldest first. `limit` is 1 to 200, by default 50. */
   messages(
     session: string,
-    options?: RequestOptions & { before?: string; limit?: number },
+    options?: RequestOptions & { before?: string; through?: string; limit?: number },
   ): Promise<MessagePage> {
     return this.#ask("GET", path`/v1/sessions/${session}/messages`, options);
   }

@@ -62,6 +62,9 @@ const effects: { readonly [T in keyof EventData]: (draft: Draft, e: Of<T>) => vo
     const fields = { title, agent, metadata, parent: parent?.session };
     Object.assign(draft.shown.session, given(fields), { createdAt: at });
   },
+  "session.forked"(draft, { data }) {
+    draft.shown.session.forkedFrom = data;
+  },
   "session.updated"(draft, { data: { title, metadata, head } }) {
     if (title !== undefined) draft.shown.session.title = title;
     if (metadata !== undefined) draft.shown.session.metadata = metadata;

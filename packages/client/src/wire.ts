@@ -274,6 +274,8 @@ export type SessionRow = {
   /** The session whose tool call a subagent's session is for. */
   readonly parent?: string;
   readonly metadata?: Json;
+  /** What a fork was copied from. */
+  readonly forkedFrom?: { readonly session: string; readonly message: string };
 };
 
 /** The messages that follow the head on other branches, by role, oldest first. */
@@ -321,6 +323,7 @@ export type EventData = {
     readonly metadata?: Json;
     readonly parent?: ParentCall;
   };
+  "session.forked": { readonly session: string; readonly message: string };
   "session.updated": { readonly title?: string; readonly metadata?: Json; readonly head?: string };
   "message.created": { readonly message: Message; readonly digest?: string };
   "message.completed": OfMessage & { readonly parts?: readonly Part[] };

@@ -7,8 +7,8 @@ import { IconButton } from "../ui/icon-button.tsx";
 import { useToasts } from "../ui/toast.tsx";
 import { AssistantTurn } from "./assistant-turn.tsx";
 import { isStopping } from "./run-line.tsx";
+import { Said } from "./said.tsx";
 import { useSessionActions } from "./session-context.ts";
-import { Said } from "./user-turn.tsx";
 
 /** The runs that go on beside the conversation, and the way to look at each. */
 export function Aside({ view }: { view: SessionView }): ReactElement | null {

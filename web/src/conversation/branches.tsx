@@ -1,9 +1,12 @@
 import type { Message } from "@holdfast/client";
-import { ChevronLeft, ChevronRight } from "lucide-react";
-import type { ReactElement } from "react";
+import { ChevronLeft, ChevronRight, Columns2 } from "lucide-react";
+import { lazy, type ReactElement, Suspense, useState } from "react";
 import { IconButton } from "../ui/icon-button.tsx";
 import { useToasts } from "../ui/toast.tsx";
 import { useSessionActions } from "./session-context.ts";
+
+/** Few compare: it comes when somebody does. */
+const Compare = lazy(() => import("./compare.tsx"));
 
 type Props = { readonly message: Message; readonly busy: boolean };
 
@@ -11,6 +14,7 @@ type Props = { readonly message: Message; readonly busy: boolean };
 export function Branches({ message, busy }: Props): ReactElement | null {
   const { mirror } = useSessionActions();
   const { act } = useToasts();
+  const [comparing, setComparing] = useState(false);
   const { siblings } = message;
   if (!siblings || siblings.length < 2) return null;
   const at = siblings.indexOf(message.id);
@@ -36,6 +40,14 @@ export function Branches({ message, busy }: Props): ReactElement | null {
       >
         <ChevronRight size={16} />
       </IconButton>
+      <IconButton small label="Compare versions" onClick={() => setComparing(true)}>
+        <Columns2 size={16} />
+      </IconButton>
+      {comparing && (
+        <Suspense>
+          <Compare message={message} siblings={siblings} busy={busy} onClose={() => setComparing(false)} />
+        </Suspense>
+      )}
     </span>
   );
 }

@@ -4,7 +4,7 @@ import { memo, type ReactElement } from "react";
 import { textOf } from "../lib/words.ts";
 import { CopyButton } from "../ui/copy-button.tsx";
 import { IconButton } from "../ui/icon-button.tsx";
-import { Parts } from "./assistant-turn.tsx";
+import { Parts } from "./parts.tsx";
 import { failureTitle } from "./run-line.tsx";
 import { useSessionActions } from "./session-context.ts";
 

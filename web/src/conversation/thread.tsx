@@ -1,9 +1,10 @@
 import type { Message, Pending, Run, SessionView } from "@holdfast/client";
 import { isTerminal } from "@holdfast/client";
-import { ArrowDown } from "lucide-react";
+import { ArrowDown, GitFork } from "lucide-react";
 import { type ReactElement, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { Virtualizer, type VirtualizerHandle } from "virtua";
 import { useCompactions } from "../lib/context.ts";
+import { Link } from "../ui/link.tsx";
 import { useToasts } from "../ui/toast.tsx";
 import { AssistantTurn } from "./assistant-turn.tsx";
 import { Compacted } from "./compacted.tsx";
@@ -97,6 +98,7 @@ export function Thread({ view, linked, sent }: Props): ReactElement {
               className={`turn ${index === 0 ? "first" : ""} ${index === turns.length - 1 ? "last" : ""} ${linked === turn.key ? "linked" : ""}`}
             >
               <div className="column">
+                {index === 0 && <Origin view={view} />}
                 <TurnView turn={turn} view={view} />
                 {compaction && compaction.upTo?.message === turn.key && <Compacted compaction={compaction} />}
                 {index === turns.length - 1 && <Below view={view} />}
@@ -206,6 +208,20 @@ function Elsewhere({ message }: { message: string }): ReactElement {
         </button>
       </div>
     </div>
+  );
+}
+
+/** Where a fork is from, before its first message. */
+function Origin({ view }: { view: SessionView }): ReactElement | null {
+  const from = view.session?.forkedFrom;
+  if (!from || view.hasMore) return null;
+  return (
+    <p className="run-line origin">
+      <GitFork size={16} aria-hidden="true" />
+      <span>
+        Forked from <Link to={{ name: "session", ...from }}>another conversation</Link>
+      </span>
+    </p>
   );
 }
 

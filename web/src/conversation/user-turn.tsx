@@ -4,13 +4,13 @@ import { memo, type ReactElement, useState } from "react";
 import { useNow } from "../lib/clock.ts";
 import { linkTo } from "../lib/route.ts";
 import { countdown, textOf, wholeTime } from "../lib/words.ts";
-import { Clamp } from "../ui/clamp.tsx";
 import { CopyButton } from "../ui/copy-button.tsx";
 import { IconButton } from "../ui/icon-button.tsx";
 import { useToasts } from "../ui/toast.tsx";
 import { Branches } from "./branches.tsx";
 import { EditBox } from "./edit-box.tsx";
-import { FileView } from "./file.tsx";
+import { ForkButton } from "./fork-button.tsx";
+import { Said } from "./said.tsx";
 import { useSessionActions } from "./session-context.ts";
 
 type Props = { readonly message: Message; readonly busy: boolean };
@@ -63,6 +63,7 @@ export const UserTurn = memo(function UserTurn({ message, busy }: Props): ReactE
           >
             <Link2 size={16} />
           </IconButton>
+          <ForkButton message={message} />
           <IconButton small label="Edit" onClick={() => setEditing(true)}>
             <Pencil size={16} />
           </IconButton>
@@ -72,25 +73,6 @@ export const UserTurn = memo(function UserTurn({ message, busy }: Props): ReactE
     </article>
   );
 });
-
-export function Said({ parts }: { parts: readonly Part[] }): ReactElement {
-  return (
-    <>
-      {parts.map((part, i) => {
-        const key = `${i}`;
-        if (part.type === "file" && part.file) return <FileView key={key} file={part.file} />;
-        if (part.type !== "text" || !part.text) return null;
-        return (
-          <div key={key} className="bubble">
-            <Clamp height={360} what="the whole message">
-              <div>{part.text.slice(0, 60_000)}</div>
-            </Clamp>
-          </div>
-        );
-      })}
-    </>
-  );
-}
 
 /** What was sent and is not known to be in the log. */
 export function PendingTurn({ pending }: { readonly pending: Pending }): ReactElement {

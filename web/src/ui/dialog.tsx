@@ -1,4 +1,4 @@
-import { type ReactElement, type ReactNode, useEffect, useRef } from "react";
+import { type ReactElement, type ReactNode, useLayoutEffect, useRef } from "react";
 
 type Props = {
   readonly onClose: () => void;
@@ -10,7 +10,8 @@ type Props = {
 /** A modal dialog: the browser holds the focus inside, closes it on Escape, and gives the focus back. */
 export function Dialog({ onClose, className = "dialog", label, children }: Props): ReactElement {
   const ref = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before it leaves the page: later it could not give the focus back.
+  useLayoutEffect(() => {
     const dialog = ref.current;
     if (!dialog?.open) dialog?.showModal();
     return () => dialog?.close();
