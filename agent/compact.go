@@ -48,9 +48,8 @@ type Compaction struct {
 // Compact says whether the context has to become smaller before the next model
 // call, and how: older results are shortened, and if that does not do, the oldest
 // turns are summarised. refused says that the provider refused it as too long.
-func (a Agent) Compact(v View, b Budget, refused bool) (Compaction, bool) {
-	c := a.compose(v)
-	now := c.inForce(v.Compaction)
+func (d *Draft) Compact(b Budget, refused bool) (Compaction, bool) {
+	c, now, v := d.c, d.shape, d.view
 	counted := c.count(now)
 	event := session.ContextCompacted{Because: BecauseWindow}
 	if v.Compaction != nil {
@@ -62,7 +61,7 @@ func (a Agent) Compact(v View, b Budget, refused bool) (Compaction, bool) {
 		sent := min(counted, b.Room)
 		event.Window = max(MinWindow, min(b.Window, b.Tokens(sent)+b.Reserve)*3/4)
 		scale := b.Scale
-		b = a.Budget(event.Window, session.Measure{})
+		b = d.agent.Budget(event.Window, session.Measure{})
 		b.Scale = scale
 		b.Room = int(float64(b.Window-b.Reserve) / scale)
 		target = min(b.Room, sent) * compactTo / 100
@@ -120,8 +119,9 @@ func (k Compaction) Unsummarised(why session.Failure, usage session.Usage) sessi
 func (k Compaction) Shortened() session.ContextCompacted { return k.done() }
 
 func (k Compaction) done() session.ContextCompacted {
-	k.c.summary, k.c.partly = k.event.Summary, k.event.Told != nil
-	k.event.After = k.Budget.Tokens(k.c.count(k.shape))
+	after := *k.c // the draft stays what it was
+	after.summary, after.partly = k.event.Summary, k.event.Told != nil
+	k.event.After = k.Budget.Tokens(after.count(k.shape))
 	return k.event
 }
 

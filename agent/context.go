@@ -40,13 +40,9 @@ type Told struct {
 	// Mark is where it comes from. The zero Mark is what stands for earlier messages.
 	Mark     session.Mark
 	Messages []model.Message
-	// Counts estimates the tokens of each, Counted of all.
-	Counts  []int
-	Counted int
+	Counts   []int // the estimated tokens of each
 	// Shortened says that less of it is told than there is, because of its age or for want of room.
 	Shortened bool
-
-	of *piece
 }
 
 // See gives everything the model sees: a pure function of the agent and the
@@ -61,11 +57,25 @@ type Told struct {
 //
 // It fits into the view's room, if instructions and tools leave any: what the
 // compaction leaves too large is cut further, the oldest first, the newest results last.
-func (a Agent) See(v View) Seen {
+func (a Agent) See(v View) Seen { return a.Draft(v).See() }
+
+// Draft takes the view apart. What it takes to see and to compact is done once.
+func (a Agent) Draft(v View) *Draft {
 	c := a.compose(v)
-	s := c.fit(c.inForce(v.Compaction), v.Room)
-	return c.seen(s)
+	return &Draft{agent: a, view: v, c: c, shape: c.inForce(v.Compaction)}
 }
+
+// Draft is a view taken apart into what can be told, shortened or left out. It
+// is not safe for concurrent use.
+type Draft struct {
+	agent Agent
+	view  View
+	c     *composition
+	shape shape // that the compaction in force gives
+}
+
+// See gives what the model sees: see [Agent.See].
+func (d *Draft) See() Seen { return d.c.seen(d.c.fit(d.shape, d.view.Room)) }
 
 // Digest is the fingerprint of the agent's part of what a model sees.
 func (a Agent) Digest() string {
@@ -105,9 +115,24 @@ type piece struct {
 	mark session.Mark
 	user *session.Message // nil: a step
 	step []session.Part
-	// whole and short are the two ways in which it is told, and what they count.
-	whole, short               []model.Message
-	countedWhole, countedShort int
+	// whole and short are the two ways in which it is told. Few are ever told short: see short.
+	whole, short form
+}
+
+// form is a piece as it is told, and what each message of it counts.
+type form struct {
+	messages []model.Message
+	counts   []int
+	counted  int
+}
+
+func formOf(messages []model.Message) form {
+	f := form{messages: messages, counts: make([]int, len(messages))}
+	for i, m := range messages {
+		f.counts[i] = countMessage(m)
+		f.counted += f.counts[i]
+	}
+	return f
 }
 
 func (p *piece) told(t telling) []model.Message {
@@ -161,25 +186,23 @@ func (c *composition) addSteps(m *session.Message, before int) {
 }
 
 func (c *composition) add(p piece) {
-	p.whole = p.told(c.telling)
-	if len(p.whole) == 0 {
-		return
+	if p.whole = formOf(p.told(c.telling)); len(p.whole.messages) > 0 {
+		c.pieces = append(c.pieces, p)
 	}
-	p.short = p.whole
-	for _, m := range p.whole {
-		p.countedWhole += countMessage(m)
-	}
-	p.countedShort = p.countedWhole
-	if p.user == nil {
-		if p.short = p.told(c.telling.shortened()); len(p.short) == 0 {
-			p.short = p.whole
-		}
-		p.countedShort = 0
-		for _, m := range p.short {
-			p.countedShort += countMessage(m)
+}
+
+// short is how piece i is told when it is no longer new.
+func (c *composition) short(i int) form {
+	p := &c.pieces[i]
+	if p.short.messages == nil {
+		p.short = p.whole
+		if p.user == nil {
+			if told := p.told(c.telling.shortened()); len(told) > 0 {
+				p.short = formOf(told)
+			}
 		}
 	}
-	c.pieces = append(c.pieces, p)
+	return p.short
 }
 
 // after is the first piece behind a mark.

@@ -56,9 +56,9 @@ func (c *composition) count(s shape) int {
 		switch {
 		case i >= end && i < s.from:
 		case i < s.short:
-			n += c.pieces[i].countedShort
+			n += c.short(i).counted
 		default:
-			n += c.pieces[i].countedWhole
+			n += c.pieces[i].whole.counted
 		}
 	}
 	return n
@@ -67,37 +67,30 @@ func (c *composition) count(s shape) int {
 // seen tells the composition in a shape.
 func (c *composition) seen(s shape) Seen {
 	out := Seen{Request: c.request, Fixed: c.fixed, Counted: c.fixed}
-	add := func(t Told) {
-		for _, m := range t.Messages {
-			n := countMessage(m)
-			t.Counts = append(t.Counts, n)
-			t.Counted += n
-		}
-		t.Shortened = t.of != nil && t.Counted < t.of.countedWhole
-		out.Counted += t.Counted
-		out.Told = append(out.Told, t)
-		out.Request.Messages = append(out.Request.Messages, t.Messages...)
+	add := func(mark session.Mark, f form, whole int) {
+		out.Counted += f.counted
+		out.Told = append(out.Told, Told{Mark: mark, Messages: f.messages, Counts: f.counts, Shortened: f.counted < whole})
+		out.Request.Messages = append(out.Request.Messages, f.messages...)
 	}
 	if s.from > 0 {
-		add(Told{Messages: []model.Message{c.head(s)}})
+		add(session.Mark{}, formOf([]model.Message{c.head(s)}), 0)
 	}
 	first, end := c.question(s.from)
 	for i := first; i < len(c.pieces); i++ {
-		if i >= end && i < s.from {
-			continue
+		if i < end || i >= s.from {
+			add(c.pieces[i].mark, c.form(i, s), c.pieces[i].whole.counted)
 		}
-		p := &c.pieces[i]
-		add(Told{Mark: p.mark, Messages: c.piece(p, s, i < s.short), of: p})
 	}
 	return out
 }
 
-// piece is how one is told in a shape.
-func (c *composition) piece(p *piece, s shape, old bool) []model.Message {
-	if s.tightOutput == 0 {
-		if old {
-			return p.short
-		}
+// form is how piece i is told in a shape.
+func (c *composition) form(i int, s shape) form {
+	p, old := &c.pieces[i], i < s.short
+	switch {
+	case s.tightOutput == 0 && old:
+		return c.short(i)
+	case s.tightOutput == 0:
 		return p.whole
 	}
 	t := c.telling
@@ -106,7 +99,7 @@ func (c *composition) piece(p *piece, s shape, old bool) []model.Message {
 		t = t.shortened()
 	}
 	if told := p.told(t); len(told) > 0 {
-		return told
+		return formOf(told)
 	}
 	return p.whole
 }

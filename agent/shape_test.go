@@ -93,7 +93,7 @@ func TestNoCompactionAndNoWindowMakeAHistoryThatIsRefusedOrTooLarge(t *testing.T
 			t.Fatalf("it is counted at %d and has room for %d", seen.Counted, v.Room)
 		}
 		b := a.Budget(v.Room*4/3, session.Measure{})
-		plan, due := a.Compact(v, b, rapid.Bool().Draw(t, "refused"))
+		plan, due := a.Draft(v).Compact(b, rapid.Bool().Draw(t, "refused"))
 		if !due {
 			return
 		}
@@ -134,7 +134,7 @@ func (c *talk) ask(t *testing.T, step int) {
 	t.Helper()
 	b := c.agent.Budget(c.window, session.Measure{})
 	v := agent.View{Branch: c.branch, Message: c.branch[len(c.branch)-1].ID, Step: step, Compaction: c.compaction, Room: b.Room}
-	plan, due := c.agent.Compact(v, b, false)
+	plan, due := c.agent.Draft(v).Compact(b, false)
 	if due {
 		d := plan.Shortened()
 		if plan.Request != nil {
@@ -271,7 +271,7 @@ func TestWhatWasLeftOutWithoutASummaryIsToldByTheNext(t *testing.T) {
 	}
 	b := a.Budget(4_000, session.Measure{})
 	v := agent.View{Branch: c.branch, Room: b.Room}
-	plan, due := a.Compact(v, b, false)
+	plan, due := a.Draft(v).Compact(b, false)
 	if !due || plan.Request == nil {
 		t.Fatalf("due %v, %+v", due, plan)
 	}
@@ -284,7 +284,7 @@ func TestWhatWasLeftOutWithoutASummaryIsToldByTheNext(t *testing.T) {
 	if !strings.Contains(told, "not shown any more") || strings.Contains(told, "summary") {
 		t.Errorf("in its place is %q", told)
 	}
-	plan, due = a.Compact(v, b, true)
+	plan, due = a.Draft(v).Compact(b, true)
 	if !due || plan.Request == nil {
 		t.Fatalf("due %v, %+v", due, plan)
 	}

@@ -17,7 +17,7 @@ type Context struct {
 const MinWindow = 2_048
 
 const (
-	defaultWindow  = 128_000 // a provider that has less says so, and is then believed: see [Agent.Compact]
+	defaultWindow  = 128_000 // a provider that has less says so, and is then believed: see [Draft.Compact]
 	defaultReserve = 8_192   // for the answer, where the agent has no MaxTokens
 )
 

@@ -23,8 +23,8 @@ const (
 
 // compact makes the context smaller if it has to be, and says whether it did.
 // Nothing of it is lost by a crash: it is begun again.
-func (k *carry) compact(ctx context.Context, n agent.CallModel, at outlook, v agent.View, b agent.Budget, refused bool) (bool, error) {
-	plan, due := k.agent.Compact(v, b, refused)
+func (k *carry) compact(ctx context.Context, n agent.CallModel, at outlook, v agent.View, d *agent.Draft, b agent.Budget, refused bool) (bool, error) {
+	plan, due := d.Compact(b, refused)
 	if !due {
 		return false, nil
 	}
@@ -34,7 +34,7 @@ func (k *carry) compact(ctx context.Context, n agent.CallModel, at outlook, v ag
 			return false, err
 		}
 		whole.Room = v.Room
-		plan, _ = k.agent.Compact(whole, b, refused)
+		plan, _ = k.agent.Draft(whole).Compact(b, refused)
 	}
 	event := plan.Shortened()
 	if plan.Request != nil {

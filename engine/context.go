@@ -53,8 +53,9 @@ func (k *carry) see(ctx context.Context, n agent.CallModel) (seen agent.Seen, fa
 		budget := k.agent.Budget(at.window(), measured)
 		view.Room = budget.Room
 		// Once a call: what one compaction cannot do, another cannot either.
+		draft := k.agent.Draft(view)
 		if c := at.compaction; c == nil || c.Run != k.lease.Run || c.Step != n.Step || c.Attempt != n.Attempt {
-			done, err := k.compact(ctx, n, at, view, budget, refused)
+			done, err := k.compact(ctx, n, at, view, draft, budget, refused)
 			if err != nil {
 				return seen, facts, 0, err
 			}
@@ -62,7 +63,7 @@ func (k *carry) see(ctx context.Context, n agent.CallModel) (seen agent.Seen, fa
 				continue
 			}
 		}
-		seen = k.agent.See(view)
+		seen = draft.See()
 		facts = session.StepContext{
 			Tokens: budget.Tokens(seen.Counted), Counted: seen.Counted, Window: budget.Window, Room: budget.Room, Agent: k.agent.Digest(),
 		}
