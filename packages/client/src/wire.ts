@@ -183,10 +183,10 @@ export type Step = {
 };
 
 /** A tool call of a run in another session. */
-export type ParentCall = { readonly session: string; readonly run: string; readonly call: string };
+type ParentCall = { readonly session: string; readonly run: string; readonly call: string };
 
 /** The run that does the work of a tool call, in a session of its own. */
-export type Child = { readonly session: string; readonly run: string; readonly agent: string };
+type Child = { readonly session: string; readonly run: string; readonly agent: string };
 
 /** One execution. `steps` is there only when the run was asked for by its id. */
 export type Run = {
