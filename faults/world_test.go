@@ -72,6 +72,7 @@ type settings struct {
 	streams    int
 	lenient    bool
 	mcp        string // the servers of the agent, as YAML
+	family     bool   // whether the agent has a subagent, with the same tools
 	store      string // the URL of a database; default, as with those below: what FAULTS_ON says
 	redis      string // its URL
 	temporal   string // its address
@@ -127,6 +128,9 @@ func (s settings) yaml(provider string) string {
 	if s.mcp != "" {
 		line("    mcp: [kit, lost]")
 	}
+	if s.family {
+		line("    subagents: [helper]")
+	}
 	if s.approval > 0 {
 		line("    approvalTimeout: %s", s.approval)
 	}
@@ -137,6 +141,12 @@ func (s settings) yaml(provider string) string {
 	for name, n := range map[string]int{"attempts": s.attempts, "crashes": s.crashes, "tokens": s.tokens, "steps": s.steps, "toolOutput": s.toolOutput} {
 		if n > 0 {
 			line("      %s: %d", name, n)
+		}
+	}
+	if s.family {
+		line("  - name: helper\n    description: Helps.\n    model: fake/fake-model\n    tools: [look, put, charge, pay]")
+		if s.mcp != "" {
+			line("    mcp: [kit]")
 		}
 	}
 	s.stackYAML(line)
