@@ -55,6 +55,29 @@ func ask(t *testing.T, m model.Model, messages []model.Message, tools ...string)
 	return a
 }
 
+func TestTheDemoSharesWorkOutToSubagents(t *testing.T) {
+	m, err := fast().Model("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := model.Message{Role: model.User, Parts: []model.Part{{Kind: model.TextPart, Text: "Delegate to subagents"}}}
+	first := ask(t, m, []model.Message{user}, "helper")
+	if len(first.calls) != 3 || first.calls[0].Name != "helper" {
+		t.Fatalf("the calls are %+v", first.calls)
+	}
+	if alone := ask(t, m, []model.Message{user}); len(alone.calls) != 0 || !strings.Contains(alone.text, "helper") {
+		t.Errorf("without a subagent it says %q and calls %v", alone.text, alone.calls)
+	}
+	said, results := model.Message{Role: model.Assistant}, model.Message{Role: model.ToolRole}
+	for i, c := range first.calls {
+		said.Parts = append(said.Parts, c)
+		results.Parts = append(results.Parts, model.Part{Kind: model.ResultPart, Call: c.Call, Name: "helper", Text: fmt.Sprint("answer ", i)})
+	}
+	if last := ask(t, m, []model.Message{user, said, results}, "helper"); !strings.Contains(last.text, "answer 2") {
+		t.Errorf("at the end it says %q", last.text)
+	}
+}
+
 func fast() *demo.Provider {
 	p := demo.New()
 	p.Pace = 1e6

@@ -17,6 +17,8 @@ func (s *stage) play() error {
 		return s.check(strings.TrimPrefix(sc.ask, "check: "))
 	case sc.asks("count"):
 		return s.count()
+	case sc.asks("subagent", "delegate", "share it out"):
+		return s.share()
 	case sc.asks("delete", "remove", "clean up"):
 		return s.delete()
 	case sc.asks("mail", "letter"):
@@ -70,6 +72,33 @@ func (s *stage) count() error {
 		fmt.Fprintf(&b, "%d ", i)
 	}
 	return s.speak(model.TextChunk, strings.TrimSuffix(b.String(), " "), pause)
+}
+
+// helper is the demo agent's subagent.
+const helper = "helper"
+
+// share gives three tasks to subagents, one of which asks the person.
+func (s *stage) share() error {
+	if !s.scene.has(helper) {
+		return s.missing(helper)
+	}
+	if s.scene.turns > 0 {
+		var b strings.Builder
+		b.WriteString("My subagents have answered:\n\n")
+		for _, r := range s.scene.results {
+			fmt.Fprintf(&b, "- %s\n", oneLine(strings.TrimPrefix(r.text, label)))
+		}
+		return s.say(b.String())
+	}
+	if err := s.say(label + "These do not depend on each other. I give each to a subagent, with a conversation of its own."); err != nil {
+		return err
+	}
+	for _, task := range []string{"What is the weather in Oslo?", "Run a long task", "Delete the old reports"} {
+		if err := s.call(helper, arguments("task", task)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // trip plans in three steps: look things up side by side, keep the plan, tell it.
@@ -323,6 +352,7 @@ func (s *stage) introduce() error {
 		"- **count to 500 slowly**, then refresh the page, close it, or kill the server in the middle\n" +
 		"- **plan a trip to Lisbon**: several tools at once, in several steps\n" +
 		"- **delete the old reports**: a call that waits for your approval\n" +
+		"- **delegate to subagents**: three of them side by side, one of which asks you\n" +
 		"- **run a long task**: progress you can leave and come back to\n" +
 		"- **show a retry**: an attempt that fails and is replaced\n" +
 		"- **try the flaky tool**, **think**, **show markdown**, **what is 12 * 7**, **what time is it**\n\n" +

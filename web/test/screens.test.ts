@@ -60,9 +60,18 @@ const screens: readonly {
     },
   },
   {
+    name: "subagents",
+    path: "/s/ses_share",
+    prepare: () => world.current.say("ses_share", "Delegate to subagents", "demo"),
+    ready: async (page) => {
+      await page.getByRole("button", { name: "Approve" }).waitFor();
+      await page.getByText("Open the conversation of Helper").first().waitFor();
+    },
+  },
+  {
     name: "the inbox of approvals",
     path: "/approvals",
-    ready: (page) => page.getByRole("button", { name: "Approve" }).waitFor(),
+    ready: (page) => page.getByRole("button", { name: "Approve" }).first().waitFor(),
   },
   {
     name: "a run with a queue, its tools and the inspector",

@@ -214,9 +214,17 @@ agents:
   - name: demo
     model: demo/demo
     tools: [clock, calculator, notes_list, notes_read, notes_write, notes_delete, weather_sample, long_task, flaky]
+    subagents: [helper]
   - name: scripted
     model: fake/fake-model
     tools: [look, put, charge, pay, output, deaf]
+    subagents: [clerk]
+  - name: helper
+    model: demo/demo
+    tools: [notes_list, notes_write, notes_delete, weather_sample, long_task]
+  - name: clerk
+    model: fake/fake-model
+    tools: [look, pay]
 ${agents}engine:
   lease: 2s
   poll: 200ms

@@ -143,7 +143,14 @@ func parseConfig(path string, raw []byte) (Config, error) {
 
 // demoConfig is what runs without a holdfast.yaml: the scripted demo model.
 func demoConfig() Config {
+	helper := AgentConfig{
+		Name:        "helper",
+		Description: "Does one thing for the demo agent, in a conversation of its own.",
+		Model:       "demo/demo",
+		Tools:       []ToolConfig{{Name: "notes_list"}, {Name: "notes_write"}, {Name: "notes_delete"}, {Name: "long_task"}, {Name: "weather_sample"}},
+	}
 	return Config{Agents: []AgentConfig{{
+		Subagents:   []string{helper.Name},
 		Name:        "demo",
 		Description: "A scripted model that shows what Holdfast does, without a key and without a network.",
 		Model:       "demo/demo",
@@ -159,5 +166,5 @@ func demoConfig() Config {
 			{Name: "flaky"},
 			{Name: "weather_sample"},
 		},
-	}}}
+	}, helper}}
 }

@@ -37,7 +37,7 @@ func TestTheExampleLoadsAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(made.agents) != 1 || made.agents[0].Name != "demo" || made.agents[0].Tools.Len() != 9 {
+	if len(made.agents) != 2 || made.agents[0].Name != "demo" || made.agents[0].Tools.Len() != 9 {
 		t.Errorf("it makes %+v", made.agents)
 	}
 	if c.Engine.Lease != 15*time.Second || c.Retention != time.Hour {
@@ -57,10 +57,10 @@ func TestTheExampleLoadsAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, shown.String())
 	}
-	if len(made.agents) != 2 {
+	if len(made.agents) != 3 {
 		t.Fatalf("with the comments it makes %d agents", len(made.agents))
 	}
-	real := made.agents[1]
+	real := made.agents[2]
 	_, get, err := real.Tools.Lookup("http_get")
 	if err != nil || get.Timeout != 20*time.Second {
 		t.Errorf("http_get is %+v, %v", get, err)
@@ -121,14 +121,14 @@ func TestWithoutAFileThereIsTheDemoAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	made, err := c.build(t.TempDir(), nil)
-	if err != nil || len(made.agents) != 1 || made.agents[0].Model != "demo/demo" {
+	if err != nil || len(made.agents) != 2 || made.agents[0].Model != "demo/demo" {
 		t.Errorf("it makes %+v, %v", made.agents, err)
 	}
 	if _, err := readConfig(filepath.Join(t.TempDir(), "other.yaml"), true); err == nil {
 		t.Error("a file that was named and is missing is no error")
 	}
 	for _, empty := range []string{"", "# nothing\n", "agents:\n"} {
-		if _, made, err := load(t, empty); err != nil || len(made.agents) != 1 {
+		if _, made, err := load(t, empty); err != nil || len(made.agents) != 2 {
 			t.Errorf("%q makes %+v, %v", empty, made.agents, err)
 		}
 	}

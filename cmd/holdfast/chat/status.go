@@ -59,7 +59,7 @@ func waiting(run *session.Run, now time.Time) string {
 	case session.WaitToolOutcome:
 		return "waits for somebody to say what a tool call did"
 	case session.WaitChildRun:
-		return "waits for a subagent" + until(run.WaitingUntil, now)
+		return "waits for a subagent; what it asks is in holdfast approvals" + until(run.WaitingUntil, now)
 	case session.WaitCallback:
 		return "waits for the result of a call" + until(run.WaitingUntil, now)
 	case session.WaitWorker:

@@ -1,6 +1,6 @@
 import type { Message, Pending, Run, SessionView } from "@holdfast/client";
 import { isTerminal } from "@holdfast/client";
-import { ArrowDown, GitFork } from "lucide-react";
+import { ArrowDown, Bot, GitFork } from "lucide-react";
 import { type ReactElement, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { Virtualizer, type VirtualizerHandle } from "virtua";
 import { useCompactions } from "../lib/context.ts";
@@ -211,15 +211,17 @@ function Elsewhere({ message }: { message: string }): ReactElement {
   );
 }
 
-/** Where a fork is from, before its first message. */
+/** Where a fork is from, or whose work a subagent's conversation is, before its first message. */
 function Origin({ view }: { view: SessionView }): ReactElement | null {
-  const from = view.session?.forkedFrom;
+  const { forkedFrom, parent } = view.session ?? {};
+  const from = forkedFrom ?? (parent && { session: parent });
   if (!from || view.hasMore) return null;
   return (
     <p className="run-line origin">
-      <GitFork size={16} aria-hidden="true" />
+      {forkedFrom ? <GitFork size={16} aria-hidden="true" /> : <Bot size={16} aria-hidden="true" />}
       <span>
-        Forked from <Link to={{ name: "session", ...from }}>another conversation</Link>
+        {forkedFrom ? "Forked from " : "A subagent’s work for "}
+        <Link to={{ name: "session", ...from }}>another conversation</Link>
       </span>
     </p>
   );

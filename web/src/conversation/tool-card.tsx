@@ -16,6 +16,7 @@ import { briefJson, byteSize, duration, toolTitle } from "../lib/words.ts";
 import { JsonView } from "../ui/json-view.tsx";
 import { LongText } from "../ui/long-text.tsx";
 import { ApprovalForm } from "./approval-form.tsx";
+import { ChildRun } from "./child-run.tsx";
 import { FileView } from "./file.tsx";
 import { OutcomeForm } from "./outcome-form.tsx";
 import { useSessionActions } from "./session-context.ts";
@@ -61,6 +62,7 @@ export const ToolCard = memo(function ToolCard({ call, run, approval, gestures }
           <Details call={call} session={mirror.id} />
         </div>
       )}
+      {call.child && <ChildRun child={call.child} ended={call.endedAt !== undefined} />}
       {approval && (
         <ApprovalForm
           approval={approval}
@@ -100,6 +102,7 @@ function StateWords({ call, asks }: { call: ToolCall; asks: boolean }): ReactEle
     case "called":
       return <>waiting</>;
     case "started":
+    case "deferred":
       return <Running since={call.startedAt} tries={call.try} />;
     case "completed":
     case "failed": {

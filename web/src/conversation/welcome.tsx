@@ -4,9 +4,9 @@ import { useAgents } from "../lib/agents.ts";
 const demo = [
   { say: "Plan a trip to Lisbon", why: "Several tools at once, in steps" },
   { say: "Delete the old reports", why: "A call that waits for your approval" },
+  { say: "Delegate to subagents", why: "Side by side, each in a conversation of its own" },
   { say: "Count to 500 slowly", why: "Refresh the page in the middle" },
   { say: "Run a long task", why: "Progress that you can leave and come back to" },
-  { say: "Show a retry", why: "An attempt that breaks off and is replaced" },
   { say: "Show markdown", why: "Code, tables and lists as they stream" },
 ];
 

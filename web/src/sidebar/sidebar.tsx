@@ -98,6 +98,7 @@ function SessionList({ current }: { current: string | undefined }): ReactElement
   const entries = useMemo(() => {
     let group = "";
     return items.flatMap((item) => {
+      if (item.parent) return []; // the card of its call leads to it
       const its = dayGroup(item.updatedAt, now);
       const entry = { key: item.id, item };
       if (its === group) return [entry];
