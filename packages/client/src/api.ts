@@ -38,8 +38,11 @@ export type PageOptions = RequestOptions & {
   readonly cursor?: string | undefined;
 };
 
-/** How long a request may take, in milliseconds, before it counts as unanswered. */
-const patience = 30_000;
+/**
+ * How long a request may take, in milliseconds, before it counts as unanswered. It may
+ * have been sent on a connection that died in a sleep and did not say so: see the SSE transport.
+ */
+const patience = 10_000;
 
 /** The server's HTTP API. It keeps nothing, and tries each request once. */
 export class Api {

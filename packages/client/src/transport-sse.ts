@@ -17,8 +17,11 @@ const streamsMost = 2;
 const pageEvery = { visible: 3_000, hidden: 15_000 };
 /** Silence after which a stream is taken for dead. */
 const silence = 45_000;
-/** How long an answer may take to begin. */
-const patience = 15_000;
+/**
+ * How long an answer may take to begin. A browser keeps connections for later: after a
+ * sleep they are dead and do not say so, and each costs a request this long.
+ */
+const patience = 6_000;
 
 /** A log frame, or one of those that are no part of the log. */
 type StreamFrame = Frame | { readonly type: "reset" | "deleted"; readonly session: string };

@@ -429,7 +429,7 @@ describe("five faults of a well-known client", () => {
     world.intercept = (_, path) =>
       path.includes("window") && hangs-- > 0 ? new Promise(() => {}) : undefined;
     const { view } = await watch(world);
-    await world.pass(31_000);
+    await world.pass(10_500);
     expect(view().status).toMatchObject({ name: "loading", failure: { code: "unanswered" } });
     await world.pass(35_000);
     expect(view().status.name).toBe("live");
