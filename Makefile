@@ -1,6 +1,9 @@
 .DEFAULT_GOAL := help
 GO ?= go
 GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
+# Runs Go tests, and what has failed once more by itself: the tests are real processes on clocks, and a machine
+# that stood still for seconds is not broken. What fails twice is; what failed once is told.
+GOTEST := $(GO) tool -modfile=tools/gotest/go.mod gotestsum --format=pkgname --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=5
 
 .PHONY: help
 help: ## list the targets
@@ -29,7 +32,7 @@ services: ## install what the Go tests use of the system: PostgreSQL, Redis
 
 .PHONY: test
 test: services vet bin/temporal node_modules ## all tests, with the race detector; CI runs this, and `faults` on the other stacks
-	$(GO) test -race -timeout 20m ./...
+	$(GOTEST) --packages=./... -- -race -timeout 20m
 
 .PHONY: check
 check: vet lint ## quick checks: format, vet, lint, house rules, short tests
@@ -57,7 +60,7 @@ contract: services ## the suites that every store, engine and model provider mus
 .PHONY: faults
 faults: services bin/temporal ## the field's faults as black-box tests of the real binary, on each stack; STACKS="sqlite temporal" for some
 	@for on in $(or $(STACKS),sqlite postgres redis temporal); do \
-		echo "faults on $$on"; FAULTS_ON=$$on $(GO) test -race -timeout 30m ./faults/... || exit 1; done
+		echo "faults on $$on"; FAULTS_ON=$$on $(GOTEST) --packages=./faults -- -race -timeout 30m || exit 1; done
 
 .PHONY: sim
 sim: ## thousands of random histories with crashes at every write; HISTORIES=n, or SEED=n for one with its story

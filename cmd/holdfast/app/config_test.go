@@ -79,19 +79,34 @@ func TestTheExampleLoadsAsItIs(t *testing.T) {
 	}
 }
 
-func TestTheConfigurationOfThePageOnContextLoads(t *testing.T) {
-	raw, err := os.ReadFile("../../../docs/context.md")
+// Each configuration that a document shows works as it is printed.
+func TestTheConfigurationsInTheDocumentsLoad(t *testing.T) {
+	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TRACKER_AUTHORIZATION", "TICKETS_SECRET"} {
+		t.Setenv(name, "sk-test")
+	}
+	pages, err := filepath.Glob("../../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(raw), "```yaml\n")
-	text, _, found := strings.Cut(text, "```")
-	if !found {
-		t.Fatal("it has none")
+	tried := 0
+	for _, page := range append(pages, "../../../README.md") {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, piece := range strings.Split(string(raw), "```yaml\n")[1:] {
+			text, _, _ := strings.Cut(piece, "```")
+			if !strings.Contains(text, "agents:") {
+				continue
+			}
+			tried++
+			if _, made, err := load(t, text); err != nil || len(made.agents) == 0 {
+				t.Errorf("%s: the configuration %d makes %+v, %v", filepath.Base(page), i+1, made.agents, err)
+			}
+		}
 	}
-	t.Setenv("OPENAI_API_KEY", "sk-test")
-	if _, made, err := load(t, text); err != nil || len(made.agents) != 1 || made.agents[0].Context.Window != 64_000 {
-		t.Errorf("it makes %+v, %v", made.agents, err)
+	if tried < 6 {
+		t.Errorf("only %d configurations were found", tried)
 	}
 }
 
