@@ -196,7 +196,7 @@ func readSUTs() (map[string]sut, error) {
 
 // build makes the harness's programs. The real binary is made by make.
 func build() error {
-	cmd := exec.Command("go", "build", "-o", "bin/bench/", "./bench/provider", "./bench/load", "./bench/floor", "./bench/seed")
+	cmd := exec.Command("go", "build", "-o", "bin/bench/", "./bench/provider", "./bench/load", "./bench/floor", "./bench/seed", "./bench/stack")
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	return cmd.Run()
 }
