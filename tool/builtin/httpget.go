@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/html/charset"
 
+	"github.com/holdfast-run/holdfast/internal/netguard"
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/tool"
 )
@@ -59,14 +60,14 @@ type httpOutput struct {
 func HTTPGet(config HTTPConfig) (tool.Tool, error) {
 	config.MaxBytes = cmp.Or(config.MaxBytes, 1<<20)
 	config.Timeout = cmp.Or(config.Timeout, 30*time.Second)
-	guard, err := newGuard(config.Allow)
+	guard, err := netguard.New(config.Allow)
 	if err != nil {
 		return nil, err
 	}
 	g := &getter{config, &http.Client{
 		CheckRedirect: checkRedirect,
 		Transport: &http.Transport{
-			DialContext:            guard.dial,
+			DialContext:            guard.Dial,
 			DisableKeepAlives:      true,
 			ForceAttemptHTTP2:      true,
 			TLSHandshakeTimeout:    10 * time.Second,
@@ -152,7 +153,7 @@ func explain(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	case errors.As(err, &told):
 		return told
-	case errors.Is(err, errBlocked):
+	case errors.Is(err, netguard.ErrBlocked):
 		var request *url.Error
 		if errors.As(err, &request) {
 			err = request.Err

@@ -1,4 +1,6 @@
-package builtin
+// Package netguard keeps requests that others have a say in on the public
+// internet: a tool must not become a way to the machines that only this one can reach.
+package netguard
 
 import (
 	"context"
@@ -14,11 +16,11 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// guard dials only addresses of the public internet, and the hosts it was told
+// Guard dials only addresses of the public internet, and the hosts it was told
 // to trust. It looks at the address that is really dialled, after name
 // resolution, so neither a redirect nor a name that changes its address between
-// a check and its use gets around it.
-type guard struct {
+// a check and its use gets around it. It is safe for concurrent use.
+type Guard struct {
 	public  net.Dialer // refuses every address that is not public
 	trusted net.Dialer
 	allow   []allowed
@@ -29,17 +31,17 @@ type allowed struct {
 	port string // empty: any
 }
 
-// errBlocked is wrapped by the refusal of an address.
-var errBlocked = errors.New("not an address of the public internet")
+// ErrBlocked is wrapped by the refusal of an address.
+var ErrBlocked = errors.New("not an address of the public internet")
 
-// newGuard trusts the hosts in allow, each a name or address with or without a port.
-func newGuard(allow []string) (*guard, error) {
+// New trusts the hosts in allow, each a name or address with or without a port.
+func New(allow []string) (*Guard, error) {
 	rules := ssrf.New(
-		ssrf.WithAnyPort(), // see dial
+		ssrf.WithAnyPort(), // see Dial
 		// Azure's metadata service sits on an address that is otherwise public.
 		ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
 	)
-	g := &guard{
+	g := &Guard{
 		public:  net.Dialer{Timeout: 10 * time.Second, KeepAlive: -1, Control: rules.Safe},
 		trusted: net.Dialer{Timeout: 10 * time.Second, KeepAlive: -1},
 	}
@@ -72,14 +74,15 @@ func parseAllowed(entry string) (allowed, error) {
 
 func plainHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
-func (g *guard) trusts(host, port string) bool {
+func (g *Guard) trusts(host, port string) bool {
 	return slices.ContainsFunc(g.allow, func(a allowed) bool {
 		return a.host == plainHost(host) && (a.port == "" || a.port == port)
 	})
 }
 
-// dial is for [net/http.Transport]: address has the host as the URL names it.
-func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial is for [net/http.Transport]: address has the host as the URL names it. A
+// refusal wraps [ErrBlocked].
+func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -88,12 +91,12 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 		return g.trusted.DialContext(ctx, network, address)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1024 && n != 80 && n != 443 {
-		return nil, fmt.Errorf("port %s: %w: only 80, 443 and ports from 1024 are reached", port, errBlocked)
+		return nil, fmt.Errorf("port %s: %w: only 80, 443 and ports from 1024 are reached", port, ErrBlocked)
 	}
 	conn, err := g.public.DialContext(ctx, network, address)
 	if errors.Is(err, ssrf.ErrProhibitedIP) || errors.Is(err, ssrf.ErrProhibitedNetwork) || errors.Is(err, ssrf.ErrInvalidHostPort) {
 		// The model is not told what a private name resolves to.
-		return nil, fmt.Errorf("%s: %w", host, errBlocked)
+		return nil, fmt.Errorf("%s: %w", host, ErrBlocked)
 	}
 	return conn, err
 }
