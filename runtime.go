@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/session"
 	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/tool/callback"
 )
 
 // Options say what a runtime is made of.
@@ -35,6 +36,9 @@ type Options struct {
 	// Doorbell tells other processes on the same store of commits, and hears of
 	// theirs. Default: nobody is told, and others are heard of at the next poll.
 	Doorbell doorbell.Bell
+	// CallbackKey signs what services show that answer a call later; the same in
+	// every process of the store. Default: none, and no callback is taken.
+	CallbackKey callback.Key
 	// CancelGrace is how long a cancelled run has to end. Default: 5 seconds.
 	CancelGrace time.Duration
 	// Retention is how long deltas of ended runs are kept. Default: 1 hour; negative: for ever.

@@ -38,6 +38,11 @@ func (s *Server) body(rt route) func(huma.Context, func(huma.Context)) {
 				return
 			}
 			c.ctx = context.WithValue(c.ctx, principalKey{}, p)
+		} else if rt.admit != nil {
+			if err := rt.admit(r); err != nil {
+				s.refuse(w, r, err)
+				return
+			}
 		}
 		if want := hc.Operation().RequestBody; want != nil {
 			schema := want.Content["application/json"].Schema

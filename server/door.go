@@ -35,7 +35,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost && r.Method != http.MethodPatch {
 		dontRead(out, r)
 	}
-	if p := s.admit(r); p != nil {
+	_, pattern := s.mux.Handler(r)
+	if p := s.admit(r, pattern); p != nil {
 		s.refuse(out, r, p)
 		return
 	}
@@ -43,7 +44,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.WriteHeader(http.StatusNoContent)
 		return
 	}
-	if _, pattern := s.mux.Handler(r); pattern == "" {
+	if pattern == "" {
 		if s.ui != nil && isUIPath(r.URL.Path) {
 			s.serveUI(out, r)
 			return
@@ -54,12 +55,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(out, r)
 }
 
-// admit refuses what a page of another site may have sent.
-func (s *Server) admit(r *http.Request) *api.Problem {
+// admit refuses what a page of another site may have sent. A callback shows that
+// it may do what it does, and whatever a service runs on may say that it comes from a page.
+func (s *Server) admit(r *http.Request, pattern string) *api.Problem {
 	if !s.hosts.allow(r.Host) {
 		return newProblem(api.ForbiddenHost, "this server does not serve the host %q", trim(r.Host))
 	}
-	if !s.origins.allow(r) {
+	if pattern != callbackPattern && !s.origins.allow(r) {
 		return newProblem(api.ForbiddenOrigin, "pages of %q may not use this server", trim(r.Header.Get("Origin")))
 	}
 	return nil

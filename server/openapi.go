@@ -214,7 +214,7 @@ func describeEnums(schemas map[string]*huma.Schema) {
 		{"Message", "status", []any{session.MessageStreaming, session.MessageWhole, session.MessageCut}},
 		{"Part", "type", []any{session.PartText, session.PartReasoning, session.PartTool, session.PartFile, session.PartSource, session.PartData, session.PartStep}},
 		{"Part", "state", []any{session.PartStreaming, session.PartFailed}},
-		{"ToolCall", "status", []any{session.CallWriting, session.CallCalled, session.CallStarted, session.CallCompleted, session.CallFailed, session.CallDenied, session.CallCancelled, session.CallUnknown}},
+		{"ToolCall", "status", []any{session.CallWriting, session.CallCalled, session.CallStarted, session.CallDeferred, session.CallCompleted, session.CallFailed, session.CallDenied, session.CallCancelled, session.CallUnknown}},
 		{"ToolCall", "effects", effects},
 		{"Tool", "effects", effects},
 		{"Approval", "effects", effects},

@@ -87,6 +87,8 @@ type route struct {
 	body int64
 	// public routes ask nobody who they are.
 	public bool
+	// admit refuses a request of a public route before its body is read. Default: nobody.
+	admit func(*http.Request) error
 }
 
 // reply is an answer with a JSON body.

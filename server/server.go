@@ -101,6 +101,7 @@ func New(rt *holdfast.Runtime, opts Options) (*Server, error) {
 	s.routeMessages()
 	s.routeRuns()
 	s.routeApprovals()
+	s.routeCallbacks()
 	s.routeAgents()
 	s.routeEvents()
 	s.routeBlobs()

@@ -80,6 +80,8 @@ func newWorld(t testing.TB, opts worldOptions) *world {
 		Models: func(string) (model.Model, error) { return nil, errors.New("no models here") },
 		Feed:   opts.feed,
 		Log:    log,
+
+		CallbackKey: callbackKey,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -59,5 +59,12 @@ func (c CompleteCall) same(call *ToolCall) bool {
 	if result == nil {
 		result = json.RawMessage("null")
 	}
-	return call.Status == CallCompleted && bytes.Equal(call.Result, result)
+	return call.Status == CallCompleted && bytes.Equal(call.Result, result) && hashOf(call.Blob) == hashOf(c.Completed.Blob)
+}
+
+func hashOf(b *Blob) string {
+	if b == nil {
+		return ""
+	}
+	return b.Hash
 }

@@ -22,8 +22,9 @@ import (
 
 // built is what a configuration describes.
 type built struct {
-	models *model.Registry
-	agents []agent.Agent
+	models    *model.Registry
+	agents    []agent.Agent
+	callbacks *callbacks
 }
 
 // build makes the models and agents of a configuration, and checks all of it.
@@ -37,11 +38,14 @@ func (c Config) build(dir string, extra map[string]tool.Tool) (built, error) {
 	if b.tools.NotesDir == "" {
 		b.tools.NotesDir = filepath.Join(dir, "notes")
 	}
+	b.callbacks = &callbacks{}
 	b.checkNumbers()
+	c.Server.check(b.fault)
 	c.Store.check(b.fault)
 	b.notNegative("store.connections", c.Store.Connections)
 	c.Engine.check(b.fault)
 	c.checkMCP(b.fault)
+	b.checkHTTP()
 	b.makeModels()
 	for i := range c.Agents {
 		b.makeAgent(i)
@@ -56,6 +60,8 @@ type builder struct {
 	extra  map[string]tool.Tool
 	tools  builtin.Config
 	faults []error
+	// brokenHTTP are the names of HTTP tools with a fault that was told.
+	brokenHTTP []string
 }
 
 // fault notes what is wrong with the value at a path such as "agents[0].model".
@@ -224,19 +230,9 @@ func (b *builder) makeTools(path string, a AgentConfig) *tool.Set {
 }
 
 func (b *builder) makeTool(t ToolConfig) (tool.Tool, error) {
-	made, ok := b.extra[t.Name]
-	if !ok {
-		made, ok = demotool.ByName(t.Name)
-	}
-	if !ok {
-		var err error
-		made, err = builtin.ByName(t.Name, b.tools)
-		if errors.Is(err, tool.ErrUnknownTool) {
-			return nil, fmt.Errorf("there is no tool %q: there are %s", t.Name, strings.Join(b.toolNames(), ", "))
-		}
-		if err != nil {
-			return nil, err
-		}
+	made, err := b.findTool(t.Name)
+	if err != nil {
+		return nil, err
 	}
 	if t.Approval != nil {
 		made = tool.With(made, tool.WithApproval(*t.Approval))
@@ -250,7 +246,30 @@ func (b *builder) makeTool(t ToolConfig) (tool.Tool, error) {
 	return made, nil
 }
 
+// findTool finds a tool by the name that agents use.
+func (b *builder) findTool(name string) (tool.Tool, error) {
+	if c, ok := b.config.HTTP[name]; ok {
+		return b.makeHTTP(name, c)
+	}
+	if t, ok := b.extra[name]; ok {
+		return t, nil
+	}
+	if t, ok := demotool.ByName(name); ok {
+		return t, nil
+	}
+	t, err := builtin.ByName(name, b.tools)
+	if errors.Is(err, tool.ErrUnknownTool) {
+		return nil, fmt.Errorf("there is no tool %q: there are %s", name, strings.Join(b.toolNames(), ", "))
+	}
+	return t, err
+}
+
 // toolNames are all tools that an agent can be given.
 func (b *builder) toolNames() []string {
+	return slices.Concat(slices.Sorted(maps.Keys(b.config.HTTP)), b.ownTools())
+}
+
+// ownTools are those that are part of the program.
+func (b *builder) ownTools() []string {
 	return slices.Concat(slices.Sorted(maps.Keys(b.extra)), builtin.Names(), demotool.Names())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-run/holdfast/agent"
 	"github.com/holdfast-run/holdfast/model"
 	"github.com/holdfast-run/holdfast/tool"
+	httptool "github.com/holdfast-run/holdfast/tool/http"
 	"github.com/holdfast-run/holdfast/tool/mcp"
 )
 
@@ -30,6 +31,8 @@ type Config struct {
 	// MCP are the servers whose tools agents can use, by the name that begins the
 	// names of their tools.
 	MCP map[string]mcp.Config `yaml:"mcp"`
+	// HTTP are tools that post to an endpoint of their own, by name.
+	HTTP map[string]httptool.Config `yaml:"http"`
 	// Store says where sessions are kept.
 	Store StoreConfig `yaml:"store"`
 	// Engine tunes how runs are carried.
@@ -104,6 +107,8 @@ type HTTPGetConfig struct {
 
 // ServerConfig tunes the HTTP API. Zero values mean its defaults.
 type ServerConfig struct {
+	// PublicURL is where services reach this server. Default: the address it listens on.
+	PublicURL      string        `yaml:"publicUrl"`
 	AllowedHosts   []string      `yaml:"allowedHosts"`
 	AllowedOrigins []string      `yaml:"allowedOrigins"`
 	MaxStreams     int           `yaml:"maxStreams"`

@@ -205,7 +205,18 @@ func TestAMistakeIsToldWithItsLine(t *testing.T) {
 		"a temperature out of range": {
 			"agents:\n  - name: a\n    model: demo/demo\n    temperature: 3\n", []string{"yaml:4: agents[0].temperature: "},
 		},
-		"a lease that is too short": {"engine:\n  poll: 1s\n  lease: 10ms\n", []string{"yaml:3: engine.lease: 10ms is too short: at least 1s"}},
+		"an HTTP tool with faults": {
+			"http:\n  book:\n    url: http://10.0.0.1/\n    description: Books.\n    effects: none\n    parameters:\n      type: array\n    headers:\n      webhook-id: x\n",
+			[]string{"yaml:3: http.book.url: 10.0.0.1 is not", "yaml:5: http.book.effects: unknown", "yaml:7: http.book.parameters: the JSON Schema", "yaml:9: http.book.headers.webhook-id: "},
+		},
+		"an HTTP tool whose name is taken": {"http:\n  clock:\n    url: https://x.example.com\n    description: d\n", []string{"yaml:3: http.clock: there is another tool"}},
+		"an HTTP tool whose secret is not set": {
+			"http:\n  book: {url: \"https://x.example.com\", description: d, secretEnv: HOLDFAST_TEST_NO_SUCH_SECRET}\nagents:\n  - name: a\n    model: demo/demo\n    tools: [book]\n",
+			[]string{"yaml:6: agents[0].tools[0]: ", "HOLDFAST_TEST_NO_SUCH_SECRET is not set"},
+		},
+		"a misspelt field of an HTTP tool": {"http:\n  book:\n    uri: https://x.example.com\n", []string{"yaml:3:", "uri"}},
+		"a public URL that is none":        {"server:\n  publicUrl: agents.example.com\n", []string{"yaml:2: server.publicUrl: a public URL is"}},
+		"a lease that is too short":        {"engine:\n  poll: 1s\n  lease: 10ms\n", []string{"yaml:3: engine.lease: 10ms is too short: at least 1s"}},
 		"a key in the place of a variable": {
 			"providers:\n  p: {type: openai, apiKey: $OPENAI_API_KEY}\n", []string{"yaml:2: providers.p.apiKey: ", "apiKeyEnv: OPENAI_API_KEY"},
 		},

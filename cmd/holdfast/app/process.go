@@ -71,8 +71,13 @@ func (p *process) logger(a *App) *slog.Logger {
 
 // open joins the runtime: the store, the engine, the configured models and agents.
 // The function ends what was opened.
-func (p *process) open(ctx context.Context, made parts, carries bool) (rt *holdfast.Runtime, end func(), err error) {
+//
+// listens is the address of this process's server, or empty.
+func (p *process) open(ctx context.Context, made parts, carries bool, listens string) (rt *holdfast.Runtime, end func(), err error) {
 	config, log := made.config, made.log
+	if err := made.callbacks.open(config, p.Data, listens); err != nil {
+		return nil, nil, err
+	}
 	makeEngine, endEngine, err := config.Engine.open(carries, config.CancelGrace, log)
 	if err != nil {
 		return nil, nil, err
@@ -94,6 +99,7 @@ func (p *process) open(ctx context.Context, made parts, carries bool) (rt *holdf
 	rt, err = holdfast.Open(ctx, holdfast.Options{
 		Store: openStore, Doorbell: bell, Engine: makeEngine,
 		Agents: agents, Models: made.models.Model, Feed: feed.Options{Heartbeat: config.Server.Heartbeat, Log: log},
+		CallbackKey: made.callbacks.key,
 		CancelGrace: config.CancelGrace, Retention: config.Retention, Log: log,
 	})
 	if err != nil {

@@ -46,14 +46,14 @@ func (c *serveCommand) Run(ctx context.Context, a *App) error {
 		return err
 	}
 	defer listener.Close()
-	rt, closeRuntime, err := c.open(ctx, made, !c.NoWorker)
+	rt, closeRuntime, err := c.open(ctx, made, !c.NoWorker, listener.Addr().String())
 	if err != nil {
 		return err
 	}
 	defer closeRuntime()
 	config := made.config
 	srv, err := server.New(rt, server.Options{
-		AllowedHosts: config.Server.AllowedHosts, AllowedOrigins: config.Server.AllowedOrigins,
+		AllowedHosts: config.Server.hosts(), AllowedOrigins: config.Server.AllowedOrigins,
 		MaxStreams: config.Server.MaxStreams, UI: web.Files(), Version: a.Version, Log: made.log,
 	})
 	if err != nil {

@@ -23,7 +23,7 @@ func (c *workerCommand) Run(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	rt, closeRuntime, err := c.open(ctx, made, true)
+	rt, closeRuntime, err := c.open(ctx, made, true, "")
 	if err != nil {
 		return err
 	}
