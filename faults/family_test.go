@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -205,8 +206,8 @@ func TestAParentWithFourChildrenEndsRightAfterApprovalsACrashAndACancel(t *testi
 	w.srv.stop(t)
 }
 
-// quiet waits until the server holds no connection to the provider or to a
-// reader, nor any from them: it only listens.
+// quiet waits until the server holds no connection to the provider and none of
+// a reader. Those to what it stands on stay.
 func (w *world) quiet(ctx context.Context) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
@@ -214,7 +215,7 @@ func (w *world) quiet(ctx context.Context) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		open := sockets(w.t, w.srv.cmd.Process.Pid)
+		open := sockets(w.t, w.srv.cmd.Process.Pid, portOf(w.srv.url), portOf(w.llm.URL()))
 		if len(open) == 0 {
 			return
 		}
@@ -226,8 +227,17 @@ func (w *world) quiet(ctx context.Context) {
 	}
 }
 
-// sockets are the connected TCP sockets of a process.
-func sockets(t *testing.T, pid int) []string {
+// portOf is the port of a URL as the kernel's tables write it.
+func portOf(url string) string {
+	port, err := strconv.Atoi(url[strings.LastIndexByte(url, ':')+1:])
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(":%04X", port)
+}
+
+// sockets are the connected TCP sockets of a process that have one of the ports at either end.
+func sockets(t *testing.T, pid int, ports ...string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
@@ -249,7 +259,10 @@ func sockets(t *testing.T, pid int) []string {
 		for _, line := range strings.Split(string(raw), "\n") {
 			fields := strings.Fields(line)
 			const established = "01"
-			if len(fields) > 9 && fields[3] == established && slices.Contains(own, fields[9]) {
+			if len(fields) <= 9 || fields[3] != established || !slices.Contains(own, fields[9]) {
+				continue
+			}
+			if slices.ContainsFunc(ports, func(p string) bool { return strings.HasSuffix(fields[1], p) || strings.HasSuffix(fields[2], p) }) {
 				connected = append(connected, fields[1]+" "+fields[2])
 			}
 		}
