@@ -45,7 +45,9 @@ func TestWhatMakesNoSenseIsToldWhereItStands(t *testing.T) {
 	} {
 		config, told := sound, []string{}
 		c.change(&config)
-		config.Check("do", func(path, format string, args ...any) { told = append(told, path+": "+fmt.Errorf(format, args...).Error()) })
+		config.Check("do", func(path, format string, args ...any) {
+			told = append(told, path+": "+fmt.Errorf(format, args...).Error())
+		})
 		if len(told) != 1 || !strings.HasPrefix(told[0], c.want) {
 			t.Errorf("%q was told, not %q", told, c.want)
 		}
