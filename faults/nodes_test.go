@@ -38,9 +38,9 @@ func (w *world) join() *world {
 	if err := os.Symlink(filepath.Join(w.dir, "ledger"), filepath.Join(dir, "ledger")); err != nil {
 		w.t.Fatal(err)
 	}
-	b := &world{t: w.t, ctx: w.ctx, dir: dir, llm: w.llm, http: &http.Client{}, seen: w.seen, config: w.config, store: w.store}
+	b := &world{t: w.t, ctx: w.ctx, dir: dir, llm: w.llm, http: &http.Client{}, seen: w.seen, config: w.config, keep: w.keep, store: w.store}
 	b.next.Store(1000) // its message ids are others
-	b.srv = start(w.t, dir, w.config, 0)
+	b.srv = start(w.t, dir, w.config, 0, w.keep...)
 	w.t.Cleanup(func() { b.http.CloseIdleConnections() })
 	w.t.Cleanup(b.oracles)
 	return b

@@ -176,13 +176,15 @@ func (w *world) continues(id string) session.Run {
 
 // No key is ever in a log, of the session or of the server.
 func (w *world) noSecretIsLogged() {
-	if strings.Contains(w.srv.logged(), "sk-fake-secret") {
-		w.t.Error("the server's log has the provider's key")
-	}
-	for id := range w.seen {
-		for _, f := range w.log(id, 0, 1000) {
-			if strings.Contains(f.raw, "sk-fake-secret") {
-				w.t.Errorf("the log of %s has the provider's key", id)
+	for name, secret := range map[string]string{"the provider's key": "sk-fake-secret", "the secret of HTTP tools": httpSecret, "the callback key": callbackKey} {
+		if strings.Contains(w.srv.logged(), secret) {
+			w.t.Errorf("the server's log has %s", name)
+		}
+		for id := range w.seen {
+			for _, f := range w.log(id, 0, 1000) {
+				if strings.Contains(f.raw, secret) {
+					w.t.Errorf("the log of %s has %s", id, name)
+				}
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func launch(t *testing.T, dir, config string, env []string, args ...string) *pro
 	t.Helper()
 	p := &process{done: make(chan struct{})}
 	p.cmd = exec.Command(binary, append(args, "--data", filepath.Join(dir, "data"), "--config", config, "--log-level", "info")...)
-	p.cmd.Env = append(os.Environ(), append([]string{"LEDGER=" + filepath.Join(dir, "ledger"), "FAKE_KEY=sk-fake-secret"}, env...)...)
+	p.cmd.Env = append(os.Environ(), append([]string{"LEDGER=" + filepath.Join(dir, "ledger"), "FAKE_KEY=sk-fake-secret", "HTTP_SECRET=whsec_" + httpSecret}, env...)...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {

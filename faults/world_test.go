@@ -39,7 +39,8 @@ type world struct {
 	// quietOracles switches them off, for scenarios that end with a damaged disk.
 	quietOracles bool
 	config       string
-	store        string // the URL of its database; empty: SQLite in the folder
+	keep         []string // variables of each of its processes
+	store        string   // the URL of its database; empty: SQLite in the folder
 }
 
 // doctor examines everything that is kept, as it is now.
@@ -72,6 +73,7 @@ type settings struct {
 	streams    int
 	lenient    bool
 	mcp        string // the servers of the agent, as YAML
+	http       string // tools that post to an endpoint, as YAML: book, ask and buy
 	family     bool   // whether the agent has a subagent, with the same tools
 	store      string // the URL of a database; default, as with those below: what FAULTS_ON says
 	redis      string // its URL
@@ -103,7 +105,10 @@ func newWorldIn(t *testing.T, dir string, s settings) *world {
 	if err := os.WriteFile(w.config, []byte(s.yaml(w.llm.URL())), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.srv = start(t, w.dir, w.config, 0, s.env...)
+	if s.http != "" && s.store != "" {
+		w.keep = append(w.keep, "HOLDFAST_CALLBACK_KEY="+callbackKey)
+	}
+	w.srv = start(t, w.dir, w.config, 0, append(s.env, w.keep...)...)
 	t.Cleanup(func() { w.http.CloseIdleConnections() })
 	t.Cleanup(w.oracles)
 	return w
@@ -124,7 +129,11 @@ func (s settings) yaml(provider string) string {
 		line("    idleTimeout: %s", s.idle)
 	}
 	line("agents:\n  - name: tester\n    model: fake/fake-model\n    instructions: You are tested.")
-	line("    tools: [look, put, charge, pay, boom, deaf, echo, output]")
+	more := ""
+	if s.http != "" {
+		more = ", book, ask, buy"
+	}
+	line("    tools: [look, put, charge, pay, boom, deaf, echo, output%s]", more)
 	if s.mcp != "" {
 		line("    mcp: [kit, lost]")
 	}
@@ -163,6 +172,7 @@ func (s settings) yaml(provider string) string {
 		line("retention: %s", s.retention)
 	}
 	b.WriteString(s.mcp)
+	b.WriteString(s.http)
 	return b.String()
 }
 
@@ -173,7 +183,7 @@ func (w *world) again(env ...string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.srv = start(w.t, w.dir, w.config, port, env...)
+	w.srv = start(w.t, w.dir, w.config, port, append(env, w.keep...)...)
 }
 
 // crash kills the server and starts it anew.
