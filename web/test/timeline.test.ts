@@ -40,6 +40,12 @@ test("a call whose outcome was unknown is told with the person's word", () => {
   expect(told("unknown-outcome").join("\n")).toMatch(/Done, says|it happened|it did not happen/);
 });
 
+test("what others work on and what the run waits for is told", () => {
+  const lines = told("deferred").join("\n");
+  expect(lines).toMatch(/^Waits for a (service|subagent)/m);
+  expect(lines).not.toContain("Waits: ");
+});
+
 test("a stopped run is told with who stopped it, and only its own events are", () => {
   const lines = told("cancel-text");
   expect(lines.at(-1)).toMatch(/^Stopped: by /);

@@ -7,6 +7,7 @@ import {
   CircleCheck,
   CircleHelp,
   CircleSlash,
+  Clock,
   LoaderCircle,
   ShieldQuestion,
 } from "lucide-react";
@@ -17,6 +18,7 @@ import { JsonView } from "../ui/json-view.tsx";
 import { LongText } from "../ui/long-text.tsx";
 import { ApprovalForm } from "./approval-form.tsx";
 import { ChildRun } from "./child-run.tsx";
+import { Deferred } from "./deferred.tsx";
 import { FileView } from "./file.tsx";
 import { OutcomeForm } from "./outcome-form.tsx";
 import { useSessionActions } from "./session-context.ts";
@@ -62,6 +64,7 @@ export const ToolCard = memo(function ToolCard({ call, run, approval, gestures }
           <Details call={call} session={mirror.id} />
         </div>
       )}
+      {call.status === "deferred" && !call.child && run && <Deferred call={call} run={run} />}
       {call.child && <ChildRun child={call.child} ended={call.endedAt !== undefined} />}
       {approval && (
         <ApprovalForm
@@ -89,9 +92,10 @@ function StateIcon({ call, asks }: { call: ToolCall; asks: boolean }): ReactElem
       return <CircleSlash size={size} aria-hidden="true" />;
     case "unknown":
       return <CircleHelp size={size} className="warn" aria-hidden="true" />;
-    default:
-      return <LoaderCircle size={size} className="spin accent" aria-hidden="true" />;
+    case "deferred":
+      if (!call.child) return <Clock size={size} className="accent" aria-hidden="true" />;
   }
+  return <LoaderCircle size={size} className="spin accent" aria-hidden="true" />;
 }
 
 function StateWords({ call, asks }: { call: ToolCall; asks: boolean }): ReactElement {
@@ -101,8 +105,10 @@ function StateWords({ call, asks }: { call: ToolCall; asks: boolean }): ReactEle
       return <>writing…</>;
     case "called":
       return <>waiting</>;
-    case "started":
     case "deferred":
+      if (!call.child) return <>waits for its service</>;
+      return <Running since={call.startedAt} tries={call.try} />;
+    case "started":
       return <Running since={call.startedAt} tries={call.try} />;
     case "completed":
     case "failed": {

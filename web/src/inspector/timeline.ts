@@ -145,6 +145,9 @@ class Timeline {
           words: event.data.try > 1 ? `Runs, try ${event.data.try}` : "Runs",
         });
         return;
+      case "tool.deferred":
+        this.#change(`call.${event.data.call}`, { kind: "waiting", words: "Others work on it" });
+        return;
       case "tool.completed":
         this.#end(`call.${event.data.call}`, event, {
           kind: "good",
@@ -248,6 +251,8 @@ function waiting(event: Known<"run.waiting">): Omit<Moment, "seq" | "at"> {
   const title = {
     approval: "Waits for an approval",
     tool_outcome: "Waits for a person's word",
+    callback: "Waits for a service",
+    child_run: "Waits for a subagent",
     retry: "Waits to try again",
   }[reason as string];
   return { title: title ?? `Waits: ${reason}`, kind: "waiting", ...(error && { failure: error }) };
