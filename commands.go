@@ -200,6 +200,18 @@ func (r *Runtime) DeleteSession(ctx context.Context, p Principal, id string) err
 		}
 	}
 	for _, child := range children {
+		// A fork shows the same calls, and their subagents worked for another session.
+		own := false
+		err := r.view(ctx, p, child, func(s *session.State) error {
+			own = s.Parent != nil && s.Parent.Session == id
+			return nil
+		})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if !own {
+			continue
+		}
 		if err := r.DeleteSession(ctx, p, child); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -264,8 +263,8 @@ func (c *Carrier) ending(ctx context.Context, id, run string, decide session.Dec
 		return err
 	}
 	if end != nil {
-		if err := c.TellFamily(ctx, id, run, end); err != nil { // its end matters more
-			c.logger().Warn("tell a run's family", slog.String("run", run), slog.Any("error", err))
+		if err := c.TellFamily(ctx, id, run, end); err != nil {
+			return err // it is tried again: a parent that never hears would wait for ever
 		}
 	}
 	_, err = c.Store.Append(ctx, id, decide)

@@ -300,6 +300,32 @@ func TestCancelOfAParentReachesItsChildrenAcrossACrash(t *testing.T) {
 	w.continues("ses")
 }
 
+// A fork shows the calls of the subagents, and owns none of their conversations.
+func TestDeletingAForkLeavesTheSubagentsOfItsOrigin(t *testing.T) {
+	w := newWorld(t, settings{family: true})
+	told(w, "go", fakellm.Reply(asksHelper("a", "answer")), fakellm.Reply(fakellm.Text("Done.")))
+	told(w, "answer", fakellm.Reply(fakellm.Text("Yes.")))
+	run := w.ends(w.submit("ses", "go"))
+	child := w.children(run, 1)["answer"].Child.Session
+	fork := w.ask("POST", "/v1/sessions/ses/fork", map[string]string{"id": "ses_fork", "message": run.Message})
+	if fork.status/100 != 2 {
+		t.Fatalf("the fork is answered %d: %s", fork.status, fork.raw)
+	}
+	for _, id := range []string{"ses_fork", "ses"} {
+		if got := w.ask("GET", "/v1/sessions/"+child, nil); got.status != 200 {
+			t.Errorf("before %s is deleted the subagent's session answers %d", id, got.status)
+		}
+		delete(w.seen, id)
+		if got := w.ask("DELETE", "/v1/sessions/"+id, nil); got.status/100 != 2 {
+			t.Fatalf("%s is not deleted: %d %s", id, got.status, got.raw)
+		}
+	}
+	delete(w.seen, child)
+	if got := w.ask("GET", "/v1/sessions/"+child, nil); got.status != 404 {
+		t.Errorf("at the end the subagent's session answers %d", got.status)
+	}
+}
+
 // Who deletes a conversation deletes what its subagents said; who deletes a
 // subagent's conversation ends the call that it worked on.
 func TestDeletingReachesTheFamily(t *testing.T) {
