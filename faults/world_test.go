@@ -81,6 +81,7 @@ type settings struct {
 	// services starts what the world has for itself, and says where that is, once it is the world's turn.
 	services func(*settings)
 	env      []string
+	keep     []string // variables of each process of the world
 }
 
 // newWorld starts a provider and a server. Worlds run side by side.
@@ -105,6 +106,7 @@ func newWorldIn(t *testing.T, dir string, s settings) *world {
 	if err := os.WriteFile(w.config, []byte(s.yaml(w.llm.URL())), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	w.keep = s.keep
 	if s.http != "" && s.store != "" {
 		w.keep = append(w.keep, "HOLDFAST_CALLBACK_KEY="+callbackKey)
 	}
