@@ -166,10 +166,10 @@ func TestAServiceThatDoesNotAnswerInTime(t *testing.T) {
 			<-r.Context().Done()
 		}
 		s := serve(t, hang)
-		if _, err := use(t, makeTool(t, s.URL, Config{Timeout: 50 * time.Millisecond})); !errors.Is(err, tool.ErrOutcomeUnknown) {
+		if _, err := use(t, makeTool(t, s.URL, Config{Timeout: 500 * time.Millisecond})); !errors.Is(err, tool.ErrOutcomeUnknown) {
 			t.Errorf("unsafe: %v", err)
 		}
-		if _, err := use(t, makeTool(t, s.URL, Config{Timeout: 50 * time.Millisecond, Effects: session.Idempotent})); codeOf(err) != tool.CodeTimeout {
+		if _, err := use(t, makeTool(t, s.URL, Config{Timeout: 500 * time.Millisecond, Effects: session.Idempotent})); codeOf(err) != tool.CodeTimeout {
 			t.Errorf("idempotent: %v", err)
 		}
 		s = serve(t, func(w http.ResponseWriter, r *http.Request, n int) {
@@ -179,7 +179,7 @@ func TestAServiceThatDoesNotAnswerInTime(t *testing.T) {
 			}
 			always(200, "application/json", `7`)(w, r, n)
 		})
-		got, err := use(t, makeTool(t, s.URL, Config{TryTimeout: 300 * time.Millisecond, Effects: session.Idempotent}))
+		got, err := use(t, makeTool(t, s.URL, Config{TryTimeout: 500 * time.Millisecond, Effects: session.Idempotent}))
 		if err != nil || string(got.Value) != "7" {
 			t.Errorf("with a timeout of a try: %s, %v", got.Value, err)
 		}
