@@ -86,7 +86,7 @@ func TestWhateverPeopleDoWhileTheServerDiesKeepsThePromises(t *testing.T) {
 
 // gone says that the session is deleted, or never came to be.
 func (m *mob) gone(id string) bool {
-	if a := m.ask("GET", "/v1/sessions/"+id, nil); a.status == http.StatusNotFound {
+	if a := m.get("/v1/sessions/" + id); a.status == http.StatusNotFound {
 		delete(m.seen, id)
 		return true
 	}

@@ -345,15 +345,28 @@ type snapshot struct {
 func (w *world) snapshot(sessionID string) snapshot {
 	w.t.Helper()
 	var s snapshot
-	w.ask("GET", "/v1/sessions/"+sessionID, nil).into(w.t, &s)
+	w.get("/v1/sessions/" + sessionID).into(w.t, &s)
 	return s
 }
 
 func (w *world) run(id string) session.Run {
 	w.t.Helper()
 	var r session.Run
-	w.ask("GET", "/v1/runs/"+id, nil).into(w.t, &r)
+	w.get("/v1/runs/" + id).into(w.t, &r)
 	return r
+}
+
+// get reads as a client does: what cannot be read now is read a little later. A database
+// needs a moment to notice that a process was killed that held a lock.
+func (w *world) get(path string) answer {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		a := w.ask("GET", path, nil)
+		if a.status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			return a
+		}
+		pause(w.t, 100*time.Millisecond)
+	}
 }
 
 func (w *world) cancel(run string) answer {
@@ -365,7 +378,7 @@ func (w *world) cancel(run string) answer {
 func (w *world) pending(sessionID string) []session.Approval {
 	w.t.Helper()
 	var list struct{ Items []session.Approval }
-	w.ask("GET", "/v1/approvals?status=pending&session="+sessionID, nil).into(w.t, &list)
+	w.get("/v1/approvals?status=pending&session="+sessionID).into(w.t, &list)
 	return list.Items
 }
 

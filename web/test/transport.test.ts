@@ -137,7 +137,9 @@ test.each(["socket", "http"] as const)(
     await page.goto(url);
     await answer(page).getByText("Begun,").waitFor();
     // The browser keeps as many connections for later as it may, and every one of them will be dead.
-    await page.evaluate(() => Promise.all(Array.from({ length: 6 }, () => fetch("/healthz").then((r) => r.text()))));
+    await page.evaluate(() =>
+      Promise.all(Array.from({ length: 6 }, () => fetch("/healthz").then((r) => r.text()))),
+    );
     const posts: string[] = [];
     page.on("request", (request) => {
       if (request.method() !== "GET") posts.push(request.url());
