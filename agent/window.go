@@ -29,9 +29,16 @@ var windows = []struct {
 	tokens int
 }{
 	{"claude", 200_000},
-	{"gpt-5", 272_000}, {"gpt-4.1", 1_000_000}, {"gpt-4-turbo", 128_000},
-	{"o1", 200_000}, {"o3", 200_000}, {"o4", 200_000},
-	{"gemini", 1_000_000}, {"qwen3-coder", 256_000}, {"gpt-4-", 8_192}, {"gpt-3.5", 16_385},
+	{"gpt-5", 272_000},
+	{"gpt-4.1", 1_000_000},
+	{"gpt-4-turbo", 128_000},
+	{"o1", 200_000},
+	{"o3", 200_000},
+	{"o4", 200_000},
+	{"gemini", 1_000_000},
+	{"qwen3-coder", 256_000},
+	{"gpt-4-", 8_192},
+	{"gpt-3.5", 16_385},
 }
 
 // WindowOf is the window of a model by its reference, in tokens: what is known of it, else 128,000.

@@ -75,9 +75,18 @@ func (w *world) comes(ctx context.Context, sessionID, kind string) bool {
 // parent's log and in the child's: the call is made once, ends once, and its parent hears of it.
 func TestASubagentSurvivesACrashAtEveryFactOfItsLife(t *testing.T) {
 	for _, at := range []struct{ log, fact string }{
-		{"parent", "tool.called"}, {"parent", "tool.started"}, {"parent", "tool.deferred"}, {"parent", "run.waiting"},
-		{"child", "run.queued"}, {"child", "run.started"}, {"child", "tool.started"}, {"child", "tool.completed"},
-		{"child", "model.completed"}, {"parent", "tool.completed"}, {"child", "run.completed"}, {"parent", "run.resumed"},
+		{"parent", "tool.called"},
+		{"parent", "tool.started"},
+		{"parent", "tool.deferred"},
+		{"parent", "run.waiting"},
+		{"child", "run.queued"},
+		{"child", "run.started"},
+		{"child", "tool.started"},
+		{"child", "tool.completed"},
+		{"child", "model.completed"},
+		{"parent", "tool.completed"},
+		{"child", "run.completed"},
+		{"parent", "run.resumed"},
 	} {
 		t.Run(at.log+" "+at.fact, func(t *testing.T) {
 			w := newWorld(t, settings{family: true})

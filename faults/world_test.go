@@ -345,14 +345,14 @@ type snapshot struct {
 func (w *world) snapshot(sessionID string) snapshot {
 	w.t.Helper()
 	var s snapshot
-	w.get("/v1/sessions/" + sessionID).into(w.t, &s)
+	w.get("/v1/sessions/"+sessionID).into(w.t, &s)
 	return s
 }
 
 func (w *world) run(id string) session.Run {
 	w.t.Helper()
 	var r session.Run
-	w.get("/v1/runs/" + id).into(w.t, &r)
+	w.get("/v1/runs/"+id).into(w.t, &r)
 	return r
 }
 
