@@ -1,6 +1,7 @@
 package temporal_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -8,20 +9,37 @@ import (
 	"github.com/holdfast-run/holdfast/engine"
 	"github.com/holdfast-run/holdfast/engine/enginetest"
 	"github.com/holdfast-run/holdfast/engine/temporal"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/internal/temporaltest"
+	"github.com/holdfast-run/holdfast/store"
+	"github.com/holdfast-run/holdfast/store/postgres"
 )
 
-func TestTheTemporalEngineKeepsItsPromises(t *testing.T) {
+// onTemporal makes engines on the test binary's server.
+func onTemporal(t *testing.T) enginetest.Make {
 	c := temporaltest.Dial(t, temporaltest.Address(t))
-	enginetest.Exercise(t, func(carrier *engine.Carrier, lease time.Duration) engine.Engine {
+	return func(carrier *engine.Carrier, lease time.Duration) engine.Engine {
 		return temporal.Make(carrier, temporal.Options{
 			WorkerOptions: engine.WorkerOptions{
 				Lease: lease, Poll: 50 * time.Millisecond, Drain: 100 * time.Millisecond,
 				Crash: engine.Backoff{First: 20 * time.Millisecond},
 			},
 			// The workers of one world share their agents, and nothing else that tells it from others.
-			Client: c, TaskQueue: fmt.Sprintf("%p", carrier.Agents),
+			Client: c, TaskQueue: fmt.Sprintf("%s %p", t.Name(), carrier.Agents),
 			Slots: 64, Heartbeat: 2 * time.Second, Heal: 200 * time.Millisecond,
 		})
-	})
+	}
+}
+
+func TestTheTemporalEngineKeepsItsPromises(t *testing.T) { enginetest.Exercise(t, onTemporal(t)) }
+
+func TestTheTemporalEngineKeepsItsPromisesOnPostgreSQL(t *testing.T) {
+	enginetest.ExerciseOn(t, func(t *testing.T, opts store.Options) store.Store {
+		s, err := postgres.At(pgtest.New(t))(context.Background(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}, onTemporal(t))
 }
