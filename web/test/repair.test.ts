@@ -126,7 +126,9 @@ test("3: the repair of a gap keeps the earlier messages that are loaded, and fet
     await page.evaluate(() => new Promise(requestAnimationFrame));
   }
   await page.getByText("Answer 351.").waitFor();
-  expect(asked.filter((line) => line.includes("/sessions/ses_old"))).toEqual([]);
+  // What a run's end may have added to the compactions is asked for; no message is.
+  const again = asked.filter((line) => line.includes("/sessions/ses_old") && !line.endsWith("/compactions"));
+  expect(again).toEqual([]);
 });
 
 // What had come while it hung waited for it in a buffer, for ever.
