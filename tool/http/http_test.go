@@ -188,7 +188,9 @@ func TestOnlyTheSamePostToTheSameHostIsRedirected(t *testing.T) {
 	if n := len(other.requests()); n != 0 {
 		t.Errorf("another host was asked %d times", n)
 	}
-	s := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) { http.Redirect(w, r, "/", http.StatusTemporaryRedirect) })
+	s := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		http.Redirect(w, r, "/", http.StatusTemporaryRedirect)
+	})
 	if _, err := use(t, makeTool(t, s.URL, Config{})); codeOf(err) != "http_307" {
 		t.Errorf("a circle gave %v", err)
 	}
