@@ -216,14 +216,19 @@ type MessagePage struct {
 	Seq     int64 `json:"seq"` // the session's, when the page was read
 }
 
+// pageLimit is how many messages a page has that was asked for with limit: by default 50, at most 500.
+func pageLimit(limit int) int {
+	if limit <= 0 {
+		return 50
+	}
+	return min(limit, 500)
+}
+
 // Messages pages backwards: at most limit messages (default 50, at most 500)
 // that lead to the message before, without it. An empty before means the end of
 // the active branch.
 func (r *Runtime) Messages(ctx context.Context, p Principal, id, before string, limit int) (MessagePage, error) {
-	if limit <= 0 {
-		limit = 50
-	}
-	limit = min(limit, 500)
+	limit = pageLimit(limit)
 	var page MessagePage
 	var shown branch
 	err := r.view(ctx, p, id, func(s *session.State) error {
@@ -249,10 +254,7 @@ func (r *Runtime) Messages(ctx context.Context, p Principal, id, before string, 
 // Through gives the branch that leads through a message, from that message on,
 // oldest first, at most limit messages (default 50, at most 500). HasMore says that it goes on behind them.
 func (r *Runtime) Through(ctx context.Context, p Principal, id, message string, limit int) (MessagePage, error) {
-	if limit <= 0 {
-		limit = 50
-	}
-	limit = min(limit, 500)
+	limit = pageLimit(limit)
 	var page MessagePage
 	var shown branch
 	err := r.view(ctx, p, id, func(s *session.State) error {

@@ -141,7 +141,12 @@ func (k *carry) orphaned(ctx context.Context, parent *session.ParentCall) (bool,
 // lastWords tells the family that the run ends now.
 func (k *carry) lastWords(ctx context.Context, terminal func(run *session.Run) session.Data) error {
 	var end session.Data
-	if err := k.look(ctx, func(_ *session.State, run *session.Run) error { end = terminal(run); return nil }); err != nil {
+	family := false
+	err := k.look(ctx, func(s *session.State, run *session.Run) error {
+		end, family = terminal(run), s.HasFamily(run)
+		return nil
+	})
+	if err != nil || !family {
 		return err
 	}
 	return k.TellFamily(context.WithoutCancel(ctx), k.lease.Session, k.lease.Run, end)

@@ -40,7 +40,7 @@ func (c Cancel) decide(s *State, run *Run, inbox []*InboxItem) ([]Event, error) 
 			By: c.By, Reason: c.Reason, Deadline: c.At.Add(c.Grace).UTC().Truncate(time.Millisecond),
 		}})
 	}
-	if run.Status == Running || s.hasFamily(run) {
+	if run.Status == Running || s.HasFamily(run) {
 		if first { // nobody may approve what will not be done
 			events = append(events, s.void(run, "run cancelled")...)
 		}
@@ -49,8 +49,8 @@ func (c Cancel) decide(s *State, run *Run, inbox []*InboxItem) ([]Event, error) 
 	return append(events, s.end(run, RunCancelled{By: c.By, Reason: c.Reason, Usage: run.Usage}, inbox)...), nil
 }
 
-// hasFamily says that runs in other sessions must be told of the end of run.
-func (s *State) hasFamily(run *Run) bool { return run.Parent != nil || len(s.Children(run)) > 0 }
+// HasFamily says that runs in other sessions must be told of the end of run.
+func (s *State) HasFamily(run *Run) bool { return run.Parent != nil || len(s.Children(run)) > 0 }
 
 // Children are the runs that do the work of the run's open calls.
 func (s *State) Children(run *Run) []Child {

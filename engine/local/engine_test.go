@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,9 +9,6 @@ import (
 	"github.com/holdfast-run/holdfast/engine"
 	"github.com/holdfast-run/holdfast/engine/enginetest"
 	"github.com/holdfast-run/holdfast/engine/local"
-	"github.com/holdfast-run/holdfast/internal/pgtest"
-	"github.com/holdfast-run/holdfast/store"
-	"github.com/holdfast-run/holdfast/store/postgres"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,12 +23,5 @@ func makeLocal(c *engine.Carrier, lease time.Duration) engine.Engine {
 func TestTheLocalEngineKeepsItsPromises(t *testing.T) { enginetest.Exercise(t, makeLocal) }
 
 func TestTheLocalEngineKeepsItsPromisesOnPostgreSQL(t *testing.T) {
-	enginetest.ExerciseOn(t, func(t *testing.T, opts store.Options) store.Store {
-		s, err := postgres.At(pgtest.New(t))(context.Background(), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
-	}, makeLocal)
+	enginetest.ExerciseOn(t, enginetest.OnPostgreSQL, makeLocal)
 }

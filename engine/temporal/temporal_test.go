@@ -1,7 +1,6 @@
 package temporal_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,10 +8,7 @@ import (
 	"github.com/holdfast-run/holdfast/engine"
 	"github.com/holdfast-run/holdfast/engine/enginetest"
 	"github.com/holdfast-run/holdfast/engine/temporal"
-	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/internal/temporaltest"
-	"github.com/holdfast-run/holdfast/store"
-	"github.com/holdfast-run/holdfast/store/postgres"
 )
 
 // onTemporal makes engines on the test binary's server.
@@ -34,12 +30,5 @@ func onTemporal(t *testing.T) enginetest.Make {
 func TestTheTemporalEngineKeepsItsPromises(t *testing.T) { enginetest.Exercise(t, onTemporal(t)) }
 
 func TestTheTemporalEngineKeepsItsPromisesOnPostgreSQL(t *testing.T) {
-	enginetest.ExerciseOn(t, func(t *testing.T, opts store.Options) store.Store {
-		s, err := postgres.At(pgtest.New(t))(context.Background(), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
-	}, onTemporal(t))
+	enginetest.ExerciseOn(t, enginetest.OnPostgreSQL, onTemporal(t))
 }
