@@ -58,6 +58,7 @@ func ExerciseOn(t *testing.T, open func(t *testing.T, opts store.Options) store.
 		"CancelOfAParentCancelsItsChildren":              cancelsChildren,
 		"CancelOfAChildIsToldToItsParent":                childIsCancelled,
 		"AChildOfALostWorkerEndsOnceAndIsToldOnce":       childChangesHands,
+		"AChildThatWasBegunIsFoundAgain":                 findsChild,
 		"SubagentsKeepToDepthAndTokens":                  boundsChildren,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -323,3 +323,37 @@ func boundsChildren(t *testing.T, on house) {
 		t.Errorf("the refusals are %v", codes)
 	}
 }
+
+// The worker died after the child had begun, and before the parent's log said that it works.
+func findsChild(t *testing.T, on house) {
+	w := family(t, on)
+	run := w.submit("ses")
+	w.do("ses", (&session.Claim{Run: run, Worker: "lost", At: time.Now()}).Decide)
+	child := session.Child{Session: "ses_x", Run: "run_x", Agent: "helper"}
+	w.do("ses", session.Carry(run, 1, func(_ *session.State, r *session.Run) ([]session.Event, error) {
+		at := func(d session.Data) session.Event { return session.Event{Run: run, Step: 1, Attempt: 1, Data: d} }
+		part := session.Part{Type: session.PartTool, Tool: &session.ToolCall{ID: "call_x", Name: "helper"}}
+		return []session.Event{
+			at(session.StepStarted{Message: r.Message}),
+			at(session.ModelCompleted{Message: r.Message, Parts: []session.Part{part}, Finish: "tool_calls"}),
+			at(session.ToolCalled{Message: r.Message, Call: "call_x", Name: "helper", Arguments: json.RawMessage(`{"task":"it"}`), Effects: session.Idempotent}),
+			at(session.ToolStarted{Message: r.Message, Call: "call_x", Try: 1, Key: run + ".call_x", Child: &child}),
+		}, nil
+	}))
+	w.do(child.Session, (&session.Submit{
+		ID: "msg_x", Parts: []session.Part{{Type: session.PartText, Text: "it"}}, Tenant: "t", Owner: "o", Agent: "helper",
+		Run: child.Run, Output: "msg_xa", Child: &session.ChildOf{Parent: session.ParentCall{Session: "ses", Run: run, Call: "call_x"}, Depth: 1},
+	}).Decide)
+	w.do("ses", session.Reconcile{Run: run, Fence: 1, Cause: session.CauseLeaseExpired, At: time.Now()}.Decide)
+	w.script.Add(modeltest.Reply(modeltest.Text("done")))
+	w.helper.Add(modeltest.Reply(modeltest.Text("did it")))
+	w.worker()
+	w.untilStatus("ses", run, session.Completed)
+	w.untilStatus(child.Session, child.Run, session.Completed)
+	if got := w.result("ses", run, "call_x"); got.Child == nil || *got.Child != child || string(got.Result) != `"did it"` {
+		t.Errorf("the call is %s with %s, the work of %+v", got.Status, got.Result, got.Child)
+	}
+	if n := len(w.helper.Requests()); n != 1 {
+		t.Errorf("the task was done %d times", n)
+	}
+}
